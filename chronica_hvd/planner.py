@@ -1,0 +1,88 @@
+"""Plans an epoch step by step: draws the dealt samples, asks the strategy, learns from what happened.
+
+Pure: timings come in through ``observe``, plans go out through ``next``. Rank 0 runs it beside the training,
+the simulator runs it on a virtual clock.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .balance import make
+from .costs import CostFit
+from .order import epoch_order, epoch_steps
+from .records import Pool, Profile, StepPlan, StepRecord, World
+
+REPLAN_DRIFT = 0.02  # a rank's predicted time moved this far against the others': plan what is left anew
+
+
+class Planner:
+    """One data set, one strategy, one cluster.
+
+    sizes: (n,) size units of every sample. batch: samples of one step over all ranks.
+    """
+
+    def __init__(self, sizes, batch: int, world: World, strategy="chronica", *, seed=0, shuffle=True,
+                 drop_last=False, costs: CostFit | None = None):
+        self.sizes = np.asarray(sizes, float)
+        self.batch, self.world, self.seed = batch, world, seed
+        self.shuffle, self.drop_last = shuffle, drop_last
+        self.strategy = make(strategy)
+        self.state = self.strategy.init(world, seed)
+        self.costs = costs or CostFit()
+        self.cost_state = self.costs.init(world.size)
+        self.profile = Profile.unknown(world.size)
+        self.start(0)
+
+    @property
+    def steps(self) -> int:
+        """Steps of one epoch."""
+        return epoch_steps(len(self.sizes), self.batch, self.drop_last)
+
+    def start(self, epoch: int) -> None:
+        """Begin an epoch: deal its samples; what is known about the ranks is kept."""
+        self.epoch = epoch
+        order = epoch_order(len(self.sizes), self.seed, epoch, self.shuffle)
+        self._dealt = order[: self.steps * self.batch]  # (n,) not yet drawn into the pool
+        self._pool = self._draw(0)
+        self._queue: list[StepPlan] = []  # planned, not yet handed out
+        self._planned_with = self.profile
+
+    def next(self) -> StepPlan:
+        """The plan of the next step. Raises StopIteration when the epoch is used up."""
+        if self._queue and self._drift() > REPLAN_DRIFT:
+            self._take_back()
+        if not self._queue:
+            self._fill()
+        return self._queue.pop(0)
+
+    def observe(self, record: StepRecord) -> None:
+        """Learn from one step's records of all ranks."""
+        self.state = self.strategy.observe(self.state, record)
+        self.cost_state = self.costs.observe(self.cost_state, record.load, record.compute_s)
+        self.profile = self.costs.profile(self.cost_state)
+
+    def _draw(self, samples: int) -> Pool:
+        ids, self._dealt = self._dealt[:samples], self._dealt[samples:]
+        return Pool(ids, self.sizes[ids], self.batch)
+
+    def _fill(self) -> None:
+        if not len(self._pool.ids):
+            window = self.strategy.window * self.batch or len(self._dealt)
+            short_rest = len(self._dealt) < 1.5 * window and window > self.batch
+            self._pool = self._draw(len(self._dealt) if short_rest else window)
+        if not len(self._pool.ids):
+            raise StopIteration(f"epoch {self.epoch} has no step left of its {self.steps}")
+        self._queue, self._pool, self.state = self.strategy.plan(self.state, self.world, self.profile, self._pool)
+        self._planned_with = self.profile
+
+    def _take_back(self) -> None:
+        planned = [ids for plan in self._queue for ids in plan.samples]
+        ids = np.concatenate([*planned, self._pool.ids])
+        self._pool, self._queue = Pool(ids, self.sizes[ids], self.batch), []
+
+    def _drift(self) -> float:
+        """How far the ranks' predicted times have moved against each other since the queue was planned."""
+        load = np.mean([plan.load for plan in self._queue], axis=0)
+        moved = self.profile.seconds(load) / np.maximum(self._planned_with.seconds(load), 1e-300)
+        return float(moved.max() / moved.min() - 1)
