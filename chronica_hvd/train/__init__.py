@@ -1,0 +1,1 @@
+"""Real training: torch and Horovod carry out what the planner decides."""

