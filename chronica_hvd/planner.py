@@ -49,7 +49,7 @@ class Planner:
         self._planned_with = self.profile
 
     def next(self) -> StepPlan:
-        """The plan of the next step. Raises StopIteration when the epoch is used up."""
+        """The plan of the next step. Raises IndexError when the epoch is used up."""
         if self._queue and self._drift() > REPLAN_DRIFT:
             self._take_back()
         if not self._queue:
@@ -72,7 +72,7 @@ class Planner:
             short_rest = len(self._dealt) < 1.5 * window and window > self.batch
             self._pool = self._draw(len(self._dealt) if short_rest else window)
         if not len(self._pool.ids):
-            raise StopIteration(f"epoch {self.epoch} has no step left of its {self.steps}")
+            raise IndexError(f"epoch {self.epoch} has no step left of its {self.steps}")
         self._queue, self._pool, self.state = self.strategy.plan(self.state, self.world, self.profile, self._pool)
         self._planned_with = self.profile
 

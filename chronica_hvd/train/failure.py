@@ -54,7 +54,7 @@ class Watch:
             )
 
     def explain(self, error: Exception) -> Exception:
-        """A Horovod error with the rank that caused it, if that can be known within a few seconds."""
+        """The reason behind Horovod's bare "has been shut down", if it can be known within a few seconds."""
         deadline = time.monotonic() + NAMING_S
         while time.monotonic() < deadline:
             try:
@@ -68,7 +68,9 @@ class Watch:
         if issubclass(kind, KeyboardInterrupt):
             self.abort("was interrupted", 130)
         traceback.print_exception(kind, error, trace)
-        self.abort(f"raised {kind.__name__}: {error}")
+        if kind.__name__ == "HorovodInternalError":
+            error = self.explain(error)
+        self.abort(f"raised {type(error).__name__}: {error}")
 
     def _leave(self) -> None:
         from mpi4py import MPI

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import horovod.torch as hvd
 import torch
-from horovod.common.exceptions import HorovodInternalError
 
 from . import emulate
 from .session import Session, current
@@ -84,8 +83,6 @@ class _Reduction:
         self.session.stopwatch.stop()
         try:
             self._reduce()
-        except HorovodInternalError as error:
-            raise self.session.watch.explain(error) from error
         finally:
             self.weight.reset()
         self.session.stopwatch.go()
