@@ -12,6 +12,7 @@ import torch.utils.data
 from ..order import epoch_steps
 from ..planner import Planner
 from ..records import World
+from ..watch.start import print_start
 from ..watch.trace import TraceWriter
 from .channel import Channel
 from .session import current
@@ -92,10 +93,17 @@ class DataLoader:
     def _start(self, plan) -> dict[str, float]:
         """Begin timing and weighing this rank's part of a plan."""
         count, load = plan.count[self.session.rank], plan.load[self.session.rank]
+        self._introduce(plan)
         part, total = (count, plan.count.sum()) if self.weight == "count" else (load, plan.load.sum())
         self.session.begin_pass(part, total)
         self.session.stopwatch.begin(load)
         return {"count": count, "load": load}
+
+    def _introduce(self, plan) -> None:
+        session, strategy = self.session, self._channel.planner and self._channel.planner.strategy.name
+        if session.rank == 0 and not session.introduced:
+            print_start(session.ranks, plan.count, strategy, self.batch, session.emulated)
+        session.introduced = True
 
     def _record(self, record, plan) -> None:
         if self._trace:

@@ -22,6 +22,7 @@ class Session:
         self.rank, self.size = comm.rank, comm.size
         self.stopwatch = Stopwatch(clock, emulate.Device.from_environment(comm.rank))
         self.emulated = emulate.any_emulated()
+        self.introduced = False  # the table at the start was printed
         self.passes = 0  # batches handed out or weighed so far
         self.weight = 1.0  # what this pass's loss is a mean over on this rank
         self.total = float(self.size)  # the same over all ranks as planned; nan: not known before the step
@@ -57,6 +58,7 @@ def init() -> None:
     hvd.init()
     _check_world(MPI, hvd)
     threads = _set_threads(hvd.local_size())
+    _set_device(hvd.local_rank())
     comm = MPI.COMM_WORLD.Dup()
     ranks = comm.allgather(_describe(hvd, threads))
     watch = failure.Watch(MPI.COMM_WORLD.Dup(), [rank["host"] for rank in ranks])
@@ -121,6 +123,14 @@ def _set_threads(ranks_here: int) -> int:
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks_here))
     return torch.get_num_threads()
+
+
+def _set_device(local_rank: int) -> None:
+    """One GPU for each rank of a host, as Horovod scripts do."""
+    import torch
+
+    if torch.cuda.device_count() > 1:
+        torch.cuda.set_device(local_rank % torch.cuda.device_count())
 
 
 def _describe(hvd, threads: int) -> dict:
