@@ -15,7 +15,7 @@ USED = "bash sh sed cat cksum dirname mkdir grep tail flock uname rm".split()
 
 @pytest.fixture
 def clone(tmp_path):
-    """A folder with what launch/setup reads; beside it `machine`, a PATH of our own with compiler and make."""
+    """A folder with what launch/setup reads; beside it `machine`, a PATH of our own with c++ and make."""
     folder = tmp_path / "clone"
     shutil.copytree(ROOT / "launch", folder / "launch")
     shutil.copy(ROOT / "setup.py", folder)
