@@ -100,9 +100,8 @@ class Channel:
             self._inbox.put(None)
             self._thread.join(END_S)
             return
-        deadline = time.monotonic() + END_S
         for request, _ in [*self._gathering, *([self._open] if self._open else [])]:
-            self.session.soft_wait(lambda request=request: request.Test() or time.monotonic() > deadline)
+            _poll(request, time.monotonic() + END_S)
 
     def _receive_next(self) -> None:
         self._open = None
@@ -148,6 +147,6 @@ class Channel:
         self._seen += 1
 
 
-def _poll(request) -> None:
-    while not request.Test():
+def _poll(request, deadline: float = float("inf")) -> None:
+    while not request.Test() and time.monotonic() < deadline:
         time.sleep(POLL_S)

@@ -73,18 +73,18 @@ class DataLoader:
         self.epoch, self._next_epoch = self._next_epoch, self._next_epoch + 1
         watch, stopwatch = self.session.watch, self.session.stopwatch
         self._channel.begin(self.epoch, self.steps, self._queued + 2)
-        plans, begun = deque(), time.perf_counter()
+        plans, begun, self._plan_s = deque(), time.perf_counter(), 0.0
         try:
-            batches = iter(torch.utils.data.DataLoader(self.dataset, batch_sampler=_Ids(self, plans), **self._torch_options))
+            ids = _Ids(self, plans)
+            batches = iter(torch.utils.data.DataLoader(self.dataset, batch_sampler=ids, **self._torch_options))
             for step in range(self.steps):
                 watch.place[:] = self.epoch, step
-                self._plan_s, asked = 0.0, time.perf_counter()
                 batch = next(batches)
-                data_s = time.perf_counter() - asked - self._plan_s
+                data_s = time.perf_counter() - begun - self._plan_s
                 record = self._start(plans.popleft()) | {"data_s": data_s, "plan_s": self._plan_s}
                 yield batch
                 compute_s, wait_s = stopwatch.read()
-                begun, step_s = time.perf_counter(), time.perf_counter() - begun
+                begun, step_s, self._plan_s = time.perf_counter(), time.perf_counter() - begun, 0.0
                 self._channel.send(record | {"compute_s": compute_s, "wait_s": wait_s, "step_s": step_s})
         finally:
             self._channel.end()
@@ -100,8 +100,9 @@ class DataLoader:
         return {"count": count, "load": load}
 
     def _introduce(self, plan) -> None:
-        session, strategy = self.session, self._channel.planner and self._channel.planner.strategy.name
+        session = self.session
         if session.rank == 0 and not session.introduced:
+            strategy = _name(self._channel.planner.strategy)
             print_start(session.ranks, plan.count, strategy, self.batch, session.emulated)
         session.introduced = True
 
@@ -164,7 +165,11 @@ def _trace_writer(path, session, planner, weight: str):
         return None
     writer = TraceWriter(path)
     writer.header(
-        ranks=session.ranks, emulated=session.emulated, strategy=planner.strategy.name, window=planner.strategy.window,
+        ranks=session.ranks, emulated=session.emulated, strategy=_name(planner.strategy), window=planner.strategy.window,
         batch=planner.batch, weight=weight, samples=len(planner.sizes), steps=planner.steps, seed=planner.seed,
     )  # fmt: skip
     return writer
+
+
+def _name(strategy) -> str:
+    return type(strategy).__name__.lower()
