@@ -5,17 +5,21 @@ own rank, and the other samples fill those steps up. In order: choose how long e
 to the steps, trade between steps until their loads fit, place each step's samples longest first on the rank that
 would be done soonest, then trade samples (swaps and moves) between the fullest and the emptiest cells.
 
-Words: a cell is one rank in one step, cell = step * M + rank; room is what a cell could still take; all times are
-``slope * load + intercept``, the intercept once a step. Sizes in size units, times in seconds.
+Words: a cell is one rank in one step, cell = step * M + rank; a window is the steps between which samples may be
+exchanged; all times are ``slope * load + intercept``, the intercept once a step. Sizes in size units, times in s.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from .dealing import deal, level
 from .records import Profile, World
+from .trades import Groups, trade
 
 COUNTS = ("fixed", "free")
+CHUNK = 65536  # samples packed at once: enough to keep array operations busy, few enough for the cache
+SLACK = 1e-3  # of a step's time; nearer than this to the target is near enough
 
 
 def lower_bound(sizes, profile: Profile, steps: int = 1) -> float:
@@ -23,76 +27,88 @@ def lower_bound(sizes, profile: Profile, steps: int = 1) -> float:
     sizes = np.asarray(sizes, float)
     if not len(sizes):
         return 0.0
-    slope, intercept = _positive(profile.slope), profile.intercept
+    slope, intercept = _positive(profile.slope), np.asarray(profile.intercept, float)
     biggest = np.min(slope * sizes.max() + intercept) + (steps - 1) * intercept.min()
-    return float(max(_level(slope, steps * intercept, sizes.sum()), biggest))
+    return float(max(level(slope, steps * intercept, sizes.sum()), biggest))
 
 
 def pack(
-    sizes, batch: int, world: World, profile: Profile, count: str = "fixed", rounds: int = 24
+    sizes, batch: int, world: World, profile: Profile, count: str = "fixed", window: int = 0, rounds: int = 24
 ) -> np.ndarray:
     """The cell of every sample, (n,) int64, for ``ceil(n / batch)`` steps; ``divmod(cells, M)`` is (step, rank).
 
     sizes: (n,) size units. count: "fixed" puts exactly ``batch`` samples in each step (the last may be short),
-    "free" keeps that number on average. rounds: trades tried. Every rank gets ``world.min_count`` samples in each
-    step that has so many, and at most ``world.max_count``. Raises ValueError for a batch that the caps cannot hold.
+    "free" keeps that number on average, at most twice it. window: steps between which samples may be exchanged;
+    0: all. rounds: trades tried. Every rank gets ``world.min_count`` samples in each step that has so many, and at
+    most ``world.max_count``. Raises ValueError for an unknown count and for a batch that the caps cannot hold.
     """
     sizes = np.asarray(sizes, float)
-    if count not in COUNTS:
-        raise ValueError(f"unknown count {count!r}; choose one of {', '.join(COUNTS)}")
     caps = (
         np.full(world.size, len(sizes)) if world.max_count is None else np.asarray(world.max_count, np.int64)
     )
+    if count not in COUNTS:
+        raise ValueError(f"unknown count {count!r}; choose one of {', '.join(COUNTS)}")
     if caps.sum() < min(batch, len(sizes)):
         raise ValueError(
-            f"a batch of {batch} does not fit the caps {caps.tolist()} (sum {caps.sum()}); lower the batch"
+            f"a batch of {batch} does not fit the caps {caps.tolist()}, {caps.sum()} in all; lower the batch"
         )
-    if not len(sizes):
-        return np.zeros(0, np.int64)
     slope, intercept = _positive(profile.slope), np.asarray(profile.intercept, float)
-    step = _deal(sizes, batch, slope, intercept)
-    cell = _place(sizes, step, slope, intercept, caps, world.min_count)
-    return _trade_cells(sizes, cell, slope, intercept, caps, world.min_count, rounds, count == "free")
-
-
-def _positive(slope) -> np.ndarray:
-    """Slopes that can be divided by: a rank that costs nothing costs a billionth of the slowest."""
-    slope = np.asarray(slope, float)
-    return np.maximum(slope, 1e-9 * slope.max() if slope.max() > 0 else 1.0)
-
-
-def _level(slope, intercept, work: float) -> float:
-    """Time at which ranks that all work until then have done ``work`` size units (water filling)."""
-    order = np.argsort(intercept, kind="stable")
-    speed, start = np.cumsum(1 / slope[order]), np.cumsum(intercept[order] / slope[order])
-    level = (work + start) / speed  # (M,) with the first 1, 2, ... ranks at work
-    later = np.append(intercept[order][1:], np.inf)
-    return float(level[np.argmax(level <= later)])
-
-
-def _deal(sizes, batch, slope, intercept):
-    """The step of every sample, (n,): giants together, then shares of equal mix."""
     steps = -(-len(sizes) // batch)
-    quota = np.full(steps, batch)
-    quota[-1] = len(sizes) - batch * (steps - 1)
-    step = np.full(len(sizes), -1)
-    order = np.argsort(-sizes, kind="stable")
-    giants, target = _giants(sizes[order], quota, slope, intercept)
-    step[order[: len(giants)]] = giants
-    quota -= np.bincount(giants, minlength=steps)
-    rest = order[len(giants) :]
-    spot = np.concatenate([(np.arange(q) + (k + 0.5) / steps) / q for k, q in enumerate(quota) if q])
-    step[rest] = np.repeat(np.arange(steps), quota)[np.argsort(spot, kind="stable")]
-    return step
+    edges = np.linspace(0, steps, max(steps // window, 1) + 1 if window else 2).astype(int) * batch
+    per_chunk = max(1, CHUNK * (len(edges) - 1) // max(len(sizes), 1))
+    cells = np.empty(len(sizes), np.int64)
+    for first in range(0, len(edges) - 1, per_chunk):
+        some = np.minimum(edges[first : first + per_chunk + 1], len(sizes))
+        part = slice(some[0], some[-1])
+        packed = _pack_windows(
+            sizes[part],
+            some - some[0],
+            batch,
+            slope,
+            intercept,
+            caps,
+            world.min_count,
+            count == "free",
+            rounds,
+        )
+        cells[part] = packed + some[0] // batch * world.size
+    return cells
 
 
-def _giants(ordered, quota, slope, intercept):
-    return np.zeros(0, np.int64), None
+def _pack_windows(sizes, edges, batch, slope, intercept, caps, min_count, free, rounds):
+    """Cells of several windows at once; edges: (windows + 1,) where in ``sizes`` each begins."""
+    step, target, league = np.empty(len(sizes), np.int64), [], []
+    for w, (start, end) in enumerate(zip(edges[:-1], edges[1:])):
+        dealt, times = deal(sizes[start:end], batch, slope, intercept, free)
+        step[start:end] = dealt + len(league)
+        target, league = target + times.tolist(), league + [w] * len(times)
+    target, league = np.array(target), np.array(league)
+    cell, held, time = _place(sizes, step, len(target), slope, intercept, caps, min_count)
+    least = np.minimum(min_count, held)
+    groups = Groups(
+        sizes,
+        cell,
+        np.tile(slope, len(target)),
+        (time - target[:, None]).ravel(),
+        held.ravel(),
+        least.ravel(),
+        np.tile(caps, len(target)),
+    )
+    by_window, by_step = np.repeat(league, len(slope)), np.repeat(np.arange(len(target)), len(slope))
+    for turn in range(rounds):
+        within = turn % 2
+        trade(
+            groups, by_step if within else by_window, bool(free or within), turn // 2, SLACK * target.mean()
+        )
+    return groups.member
 
 
-def _place(sizes, step, slope, intercept, caps, min_count):
-    """The cell of every sample, (n,): in each step longest first to the rank that is then done first."""
-    ranks, steps = len(slope), int(step.max()) + 1
+def _place(sizes, step, steps, slope, intercept, caps, min_count):
+    """Cell of every sample (n,), samples (K, M) and times (K, M) of the cells.
+
+    In each step longest first, each to the rank that is then done first; all steps advance together.
+    """
+    ranks = len(slope)
     order = np.lexsort((-sizes, step))
     quota = np.bincount(step, minlength=steps)
     start = np.cumsum(quota) - quota
@@ -110,8 +126,10 @@ def _place(sizes, step, slope, intercept, caps, min_count):
         time[live, rank] += slope[rank] * sizes[sample]
         held[live, rank] += 1
         cell[sample] = live * ranks + rank
-    return cell
+    return cell, held, time
 
 
-def _trade_cells(sizes, cell, slope, intercept, caps, min_count, rounds, free):
-    return cell
+def _positive(slope) -> np.ndarray:
+    """Slopes that can be divided by: a rank that costs nothing costs a billionth of the slowest."""
+    slope = np.asarray(slope, float)
+    return np.maximum(slope, 1e-9 * slope.max() if slope.max() > 0 else 1.0)
