@@ -22,8 +22,18 @@ class Planner:
     sizes: (n,) size units of every sample. batch: samples of one step over all ranks.
     """
 
-    def __init__(self, sizes, batch: int, world: World, strategy="chronica", *, seed=0, shuffle=True,
-                 drop_last=False, costs: CostFit | None = None):
+    def __init__(
+        self,
+        sizes,
+        batch: int,
+        world: World,
+        strategy="chronica",
+        *,
+        seed=0,
+        shuffle=True,
+        drop_last=False,
+        costs: CostFit | None = None,
+    ):
         self.sizes = np.asarray(sizes, float)
         self.batch, self.world, self.seed = batch, world, seed
         self.shuffle, self.drop_last = shuffle, drop_last

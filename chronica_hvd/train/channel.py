@@ -38,7 +38,11 @@ def decode(message: np.ndarray, ranks: int) -> tuple[int, int, StepPlan]:
     count, load, predicted_s = message[2 : 2 + 3 * ranks].reshape(3, ranks)
     ids = message[2 + 3 * ranks :].astype(np.int64)
     cuts = np.cumsum(count.astype(np.int64))
-    return int(message[0]), int(message[1]), StepPlan(tuple(np.split(ids[: cuts[-1]], cuts[:-1])), load, predicted_s)
+    return (
+        int(message[0]),
+        int(message[1]),
+        StepPlan(tuple(np.split(ids[: cuts[-1]], cuts[:-1])), load, predicted_s),
+    )
 
 
 class Channel:
@@ -76,7 +80,9 @@ class Channel:
             self._receive_next()
         epoch, _, plan = decode(message, self.ranks)
         if epoch != self.epoch:
-            raise RuntimeError(f"this rank is in epoch {self.epoch}, rank 0 in {epoch}; call set_epoch alike on all ranks")
+            raise RuntimeError(
+                f"this rank is in epoch {self.epoch}, rank 0 in {epoch}; call set_epoch alike on all ranks"
+            )
         return plan
 
     def send(self, record: dict[str, float]) -> None:

@@ -34,8 +34,23 @@ class DataLoader:
     Every rank constructs its loaders in the same order. Raises ValueError for arguments that do not fit.
     """
 
-    def __init__(self, dataset, batch_size, sizes=None, *, weight="count", strategy=None, window=None, seed=0,
-                 shuffle=True, drop_last=False, trace=None, num_workers=0, prefetch_factor=None, **torch_options):
+    def __init__(
+        self,
+        dataset,
+        batch_size,
+        sizes=None,
+        *,
+        weight="count",
+        strategy=None,
+        window=None,
+        seed=0,
+        shuffle=True,
+        drop_last=False,
+        trace=None,
+        num_workers=0,
+        prefetch_factor=None,
+        **torch_options,
+    ):
         self.session = current()
         self.dataset, self.weight, self.seed = dataset, weight, seed
         self.sizes = _checked_sizes(sizes, len(dataset))
@@ -135,7 +150,9 @@ def _checked_sizes(sizes, samples: int) -> np.ndarray:
         return np.ones(samples)
     sizes = np.asarray(sizes, float)
     if sizes.shape != (samples,):
-        raise ValueError(f"sizes of shape {sizes.shape} were given for {samples} samples; allowed is one number a sample")
+        raise ValueError(
+            f"sizes of shape {sizes.shape} were given for {samples} samples; allowed is one number a sample"
+        )
     if not (np.isfinite(sizes) & (sizes > 0)).all():
         at = int(np.flatnonzero(~(np.isfinite(sizes) & (sizes > 0)))[0])
         raise ValueError(f"sizes[{at}] = {sizes[at]}; every size is a finite number above 0")

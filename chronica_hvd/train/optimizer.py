@@ -132,8 +132,12 @@ def _sum_async(mine: torch.Tensor, process_set):
 
 def _refuse_inexact(optimizer, op, predivide: float) -> None:
     if hasattr(optimizer, "_allreduce_delay"):
-        raise ValueError("the optimizer is already wrapped by Horovod; give chronica.DistributedOptimizer the torch one")
+        raise ValueError(
+            "the optimizer is already wrapped by Horovod; give chronica.DistributedOptimizer the torch one"
+        )
     if op != hvd.Average:
-        raise ValueError(f"op={op} was given; allowed is hvd.Average, which here is the mean weighted by each rank's work")
+        raise ValueError(
+            f"op={op} was given; allowed is hvd.Average, which here is the mean weighted by each rank's work"
+        )
     if predivide != 1.0:
         raise ValueError(f"gradient_predivide_factor={predivide} was given; only 1.0 is allowed, the weights add to 1")

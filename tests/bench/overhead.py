@@ -103,7 +103,17 @@ def main() -> None:
     blocks, block = (12, 10) if args.quick else (40, 20)
     if args.inside:
         return inside(blocks, block, args.batch, args.json)
-    command = [sys.executable, "-m", "chronica_hvd.cli", "run", "-np", str(args.np), "--", sys.executable, __file__]
+    command = [
+        sys.executable,
+        "-m",
+        "chronica_hvd.cli",
+        "run",
+        "-np",
+        str(args.np),
+        "--",
+        sys.executable,
+        __file__,
+    ]
     sys.exit(subprocess.call([*command, "--inside", *sys.argv[1:]]))
 
 

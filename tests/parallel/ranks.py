@@ -14,7 +14,12 @@ def parallel(ranks: int, timeout: float = 60, **env):
             done = mpirun(ranks, __file__, body.__code__.co_filename, body.__name__, env=env, timeout=timeout)
             assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
-        test.__name__, test.__doc__, test.__module__, test.body = body.__name__, body.__doc__, body.__module__, body
+        test.__name__, test.__doc__, test.__module__, test.body = (
+            body.__name__,
+            body.__doc__,
+            body.__module__,
+            body,
+        )
         return test
 
     return wrap

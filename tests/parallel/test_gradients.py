@@ -23,7 +23,9 @@ def lin(x, y, n=None):
 
 def model(sparse=False, seed=1):
     torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Embedding(50, 8, sparse=sparse), torch.nn.Flatten(), torch.nn.Linear(24, 5)).double()
+    return torch.nn.Sequential(
+        torch.nn.Embedding(50, 8, sparse=sparse), torch.nn.Flatten(), torch.nn.Linear(24, 5)
+    ).double()
 
 
 def data(samples=24, seed=2):
@@ -147,7 +149,10 @@ def run_variant(cuts, steps=3, sparse=False, passes=1, **options):
     if options.pop("lists", False):
         options["groups"] = [[net[0].weight, net[2].weight]]
     optimizer = chronica.DistributedOptimizer(
-        torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters(), backward_passes_per_step=passes, **options
+        torch.optim.SGD(net.parameters(), lr=0.1),
+        net.named_parameters(),
+        backward_passes_per_step=passes,
+        **options,
     )
     worst = 0.0
     for step in range(steps):
@@ -239,7 +244,10 @@ def test_bad_arguments_are_refused_with_the_way_out():
 
     chronica.init()
     net = model()
-    for bad, words in (({"op": hvd.Sum}, "allowed is hvd.Average"), ({"gradient_predivide_factor": 2.0}, "only 1.0")):
+    for bad, words in (
+        ({"op": hvd.Sum}, "allowed is hvd.Average"),
+        ({"gradient_predivide_factor": 2.0}, "only 1.0"),
+    ):
         with pytest.raises(ValueError, match=words):
             chronica.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters(), **bad)
     optimizer = chronica.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
