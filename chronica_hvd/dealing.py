@@ -24,51 +24,61 @@ def holds(slope, intercept, time: float) -> float:
     return float(np.sum(np.maximum(time - intercept, 0) / slope))
 
 
-def deal(sizes, batch: int, slope, intercept, free: bool) -> tuple[np.ndarray, np.ndarray]:
+def deal(sizes, batch: int, most: int, slope, intercept) -> tuple[np.ndarray, np.ndarray]:
     """Step of each sample of one window, (n,) int64, and how long each step shall be, (K,) s.
 
-    sizes: (n,) size units. free: steps may differ in their number of samples, up to twice the batch.
+    sizes: (n,) size units. most: samples a step may have; just the batch: every step has so many (the last may be
+    short), more than that: steps may differ.
     """
-    steps, order = -(-len(sizes) // batch), np.argsort(-sizes)
-    quota = _quota(len(sizes), batch, steps, free)
-    giant_step, longest = giants(sizes[order], quota * (1 + free), slope, intercept)
-    step, long_steps = np.empty(len(sizes), np.int64), len(longest)
+    quota = _quota(len(sizes), batch, most)
+    step, target = np.empty(len(sizes), np.int64), np.zeros(len(quota))
+    order = np.argsort(-sizes)
+    giant_step, longest = giants(sizes[order], np.maximum(quota, most * (most > batch)), slope, intercept)
     step[order[: len(giant_step)]] = giant_step
-    target, rest = np.zeros(steps), order[len(giant_step) :]
+    rest = order[len(giant_step) :]
     for k, limit in enumerate(longest):
-        mine = order[: len(giant_step)][giant_step == k]
-        room = holds(slope, intercept, limit) - sizes[mine].sum()
-        count = quota[k] - len(mine)
-        if free:
-            count = _natural_count(sizes[rest], room, 2 * batch - len(mine), len(slope), steps - k - 1)
-        chosen = _mix(sizes[rest], count if k < steps - 1 else len(rest), room)
+        held = np.flatnonzero(giant_step == k)
+        load = sizes[order[held]].sum()
+        room = holds(slope, intercept, limit) - load
+        count = quota[k] - len(held)
+        if most > batch:
+            count = _usual_count(sizes[rest], room, most - len(held), (len(quota) - 1 - k) * len(slope))
+        chosen = _mix(sizes[rest], count if k < len(quota) - 1 else len(rest), room)
         step[rest[chosen]] = k
-        target[k] = max(limit, level(slope, intercept, sizes[mine].sum() + sizes[rest[chosen]].sum()))
+        target[k] = max(limit, level(slope, intercept, load + sizes[rest[chosen]].sum()))
         rest = np.delete(rest, chosen)
-    if quota[-1] < batch and not free and long_steps < steps:
-        work = sizes[rest].sum() * quota[-1] / len(rest)
-        target[-1] = level(slope, intercept, work)
-        fitting = np.searchsorted(-sizes[rest], -np.max((target[-1] - intercept) / slope))
-        chosen = _mix(sizes[rest], quota[-1], work, min(fitting, len(rest) - quota[-1]))
-        step[rest[chosen]] = steps - 1
-        rest, steps = np.delete(rest, chosen), steps - 1
-    if long_steps < steps:
-        step[rest] = long_steps + _snake(len(rest), steps - long_steps)
-        target[long_steps:steps] = level(slope, intercept, sizes[rest].sum() / (steps - long_steps))
+    _deal_alike(sizes, rest, quota, batch if most == batch else 0, len(longest), slope, intercept, step, target)
     return step, target
 
 
-def _quota(samples, batch, steps, free):
+def _deal_alike(sizes, rest, quota, batch, first, slope, intercept, step, target):
+    """Deal the rest, biggest first, to the steps from ``first`` on; a last step short of the batch comes apart."""
+    last = len(quota)
+    if first < last and quota[-1] < batch:
+        last -= 1
+        work = sizes[rest].sum() * quota[-1] / len(rest)
+        target[last] = level(slope, intercept, work)
+        fitting = np.searchsorted(-sizes[rest], -np.max((target[last] - intercept) / slope))
+        chosen = _mix(sizes[rest], quota[-1], work, min(fitting, len(rest) - quota[-1]))
+        step[rest[chosen]] = last
+        rest = np.delete(rest, chosen)
+    if first < last:
+        step[rest] = first + _snake(len(rest), last - first)
+        target[first:last] = level(slope, intercept, sizes[rest].sum() / (last - first))
+
+
+def _quota(samples, batch, most):
     """Samples of each step, (K,): full batches and a short last one, or all alike."""
-    if free:
+    steps = -(-samples // batch)
+    if most > batch:
         return samples // steps + (np.arange(steps) < samples % steps)
     return np.minimum(batch, samples - batch * np.arange(steps))
 
 
-def _natural_count(rest, room, most, ranks, later):
-    """Samples of the usual mix that fill the room, leaving the later steps a sample a rank."""
+def _usual_count(rest, room, most, later):
+    """Samples of the usual mix that fill the room, with as many as ``later`` left for the later steps."""
     count = round(len(rest) * room / max(rest.sum(), 1e-300))
-    return max(min(count, most, len(rest) - later * ranks), 0)
+    return max(min(count, most, len(rest) - later), 0)
 
 
 def _snake(samples, steps):
@@ -83,36 +93,26 @@ def giants(ordered, most, slope, intercept) -> tuple[np.ndarray, list[float]]:
     ordered: (n,) sizes, biggest first. most: (K,) samples a step may hold.
     """
     steps, work, absorbed = len(most), ordered.sum(), 0.0
-    at, longest, seats = [], [], []
-    even = level(slope, intercept, work / steps)
+    at, longest, room = [], [], np.zeros((0, len(slope)))  # room: (long steps, M) s
+    even, held = level(slope, intercept, work / steps), np.zeros(steps, np.int64)
     for i, size in enumerate(ordered):
-        time = slope * size + intercept
-        if time.min() <= even or len(longest) == steps:
+        alone = slope * size + intercept
+        if alone.min() <= even or len(longest) == steps:
             break
-        k = _seat(time, longest, seats)
-        if k == len(longest):
-            longest.append(float(time.min()))
-            seats.append(_fastest(slope, most[k]) & (np.arange(len(slope)) != np.argmin(time)))
+        left = room - slope * size
+        left[(left < 0) | (held[: len(left), None] >= most[: len(left), None])] = np.inf
+        k, rank = divmod(int(left.argmin()), len(slope)) if left.size else (0, 0)
+        if not left.size or left[k, rank] == np.inf:
+            k, rank = len(longest), int(alone.argmin())
+            longest.append(float(alone.min()))
+            room = np.vstack([room, longest[-1] - intercept])
             absorbed += min(holds(slope, intercept, longest[-1]), ordered[i : i + most[k]].sum())
-            left = steps - len(longest)
-            even = level(slope, intercept, max(work - absorbed, 0) / left) if left else np.inf
+            later = steps - len(longest)
+            even = level(slope, intercept, max(work - absorbed, 0) / later) if later else np.inf
+        room[k, rank] -= slope[rank] * size
+        held[k] += 1
         at.append(k)
     return np.array(at, np.int64), longest
-
-
-def _fastest(slope, count):
-    """The ``count`` fastest ranks, (M,) bool."""
-    return np.argsort(np.argsort(slope)) < count
-
-
-def _seat(time, longest, seats):
-    """The long step with a free rank that is done in time, which is taken (the slowest such); else a new step."""
-    for k, (limit, free) in enumerate(zip(longest, seats)):
-        fits = free & (time <= limit)
-        if fits.any():
-            free[np.argmax(np.where(fits, time, -1.0))] = False
-            return k
-    return len(longest)
 
 
 def _mix(ordered, count: int, load: float, first: int = 0) -> np.ndarray:

@@ -15,10 +15,11 @@ import numpy as np
 
 from .dealing import deal, level
 from .records import Profile, World
-from .trades import Groups, trade
+from .trades import Cells, trade
 
-COUNTS = ("fixed", "free")
+COUNTS = {"fixed": 1, "free": 2}  # most samples of a step, in batches
 CHUNK = 65536  # samples packed at once: enough to keep array operations busy, few enough for the cache
+PATIENCE = 2  # rounds without a trade after which the rest are left out
 SLACK = 1e-3  # of a step's time; nearer than this to the target is near enough
 
 
@@ -43,15 +44,9 @@ def pack(
     most ``world.max_count``. Raises ValueError for an unknown count and for a batch that the caps cannot hold.
     """
     sizes = np.asarray(sizes, float)
-    caps = (
-        np.full(world.size, len(sizes)) if world.max_count is None else np.asarray(world.max_count, np.int64)
-    )
-    if count not in COUNTS:
-        raise ValueError(f"unknown count {count!r}; choose one of {', '.join(COUNTS)}")
-    if caps.sum() < min(batch, len(sizes)):
-        raise ValueError(
-            f"a batch of {batch} does not fit the caps {caps.tolist()}, {caps.sum()} in all; lower the batch"
-        )
+    most = _samples_a_step(len(sizes), batch, world, count)
+    if not len(sizes):
+        return np.zeros(0, np.int64)
     slope, intercept = _positive(profile.slope), np.asarray(profile.intercept, float)
     steps = -(-len(sizes) // batch)
     edges = np.linspace(0, steps, max(steps // window, 1) + 1 if window else 2).astype(int) * batch
@@ -59,74 +54,106 @@ def pack(
     cells = np.empty(len(sizes), np.int64)
     for first in range(0, len(edges) - 1, per_chunk):
         some = np.minimum(edges[first : first + per_chunk + 1], len(sizes))
-        part = slice(some[0], some[-1])
-        packed = _pack_windows(
-            sizes[part],
-            some - some[0],
-            batch,
-            slope,
-            intercept,
-            caps,
-            world.min_count,
-            count == "free",
-            rounds,
-        )
-        cells[part] = packed + some[0] // batch * world.size
+        part, start = slice(some[0], some[-1]), some[0] // batch * world.size
+        packed = _pack_windows(sizes[part], some - some[0], batch, most, slope, intercept, world, rounds)
+        cells[part] = packed + start
     return cells
 
 
-def _pack_windows(sizes, edges, batch, slope, intercept, caps, min_count, free, rounds):
+def _samples_a_step(samples, batch, world, count):
+    """How many samples a step may have."""
+    if count not in COUNTS:
+        raise ValueError(f"unknown count {count!r}; choose one of {', '.join(COUNTS)}")
+    if world.max_count is None:
+        return batch * COUNTS[count]
+    capped = int(np.sum(world.max_count))
+    if capped < min(batch, samples):
+        caps = np.asarray(world.max_count).tolist()
+        raise ValueError(f"a batch of {batch} does not fit the caps {caps}, {capped} in all; lower the batch")
+    return max(batch, min(capped, batch * COUNTS[count]))
+
+
+def _pack_windows(sizes, edges, batch, most, slope, intercept, world, rounds):
     """Cells of several windows at once; edges: (windows + 1,) where in ``sizes`` each begins."""
     step, target, league = np.empty(len(sizes), np.int64), [], []
     for w, (start, end) in enumerate(zip(edges[:-1], edges[1:])):
-        dealt, times = deal(sizes[start:end], batch, slope, intercept, free)
-        step[start:end] = dealt + len(league)
+        dealt, times = deal(sizes[start:end], batch, most, slope, intercept)
+        step[start:end] = dealt + len(target)
         target, league = target + times.tolist(), league + [w] * len(times)
-    target, league = np.array(target), np.array(league)
-    cell, held, time = _place(sizes, step, len(target), slope, intercept, caps, min_count)
-    least = np.minimum(min_count, held)
-    groups = Groups(
-        sizes,
-        cell,
-        np.tile(slope, len(target)),
-        (time - target[:, None]).ravel(),
-        held.ravel(),
-        least.ravel(),
-        np.tile(caps, len(target)),
-    )
-    by_window, by_step = np.repeat(league, len(slope)), np.repeat(np.arange(len(target)), len(slope))
-    for turn in range(rounds):
-        within = turn % 2
-        trade(
-            groups, by_step if within else by_window, bool(free or within), turn // 2, SLACK * target.mean()
-        )
-    return groups.member
+    cell = _place(sizes, step, len(target), slope, intercept, world.max_count)
+    _seat_everyone(cell, sizes, len(target), world)
+    group = np.array(league) if most > batch else np.arange(len(target))
+    return _trade(sizes, cell, edges, np.array(target), group, slope, intercept, world, rounds)
 
 
-def _place(sizes, step, steps, slope, intercept, caps, min_count):
-    """Cell of every sample (n,), samples (K, M) and times (K, M) of the cells.
+def _place(sizes, step, steps, slope, intercept, caps):
+    """Cell of every sample, (n,): in each step longest first, each to the rank that is then done first.
 
-    In each step longest first, each to the rank that is then done first; all steps advance together.
+    All steps advance together; where a step has no sample left its row goes on with samples of size 0.
     """
-    ranks = len(slope)
-    order = np.lexsort((-sizes, step))
+    ranks, row = len(slope), np.arange(steps)
+    order = np.argsort(step * (sizes.max() + 1) - sizes)
     quota = np.bincount(step, minlength=steps)
-    start = np.cumsum(quota) - quota
+    place = np.arange(len(sizes)) - np.repeat(np.cumsum(quota) - quota, quota)
+    queue, chosen = np.zeros((quota.max(), steps)), np.empty((quota.max(), steps), np.int64)
+    queue[place, step[order]] = sizes[order]
     time, held = np.tile(intercept, (steps, 1)), np.zeros((steps, ranks), np.int64)
+    for turn, size in enumerate(queue):
+        done = time + slope * size[:, None]
+        if caps is not None:
+            done[held >= caps] = np.inf
+        rank = chosen[turn] = done.argmin(1)
+        time[row, rank] = done[row, rank]
+        held[row, rank] += 1
     cell = np.empty(len(sizes), np.int64)
-    for turn in range(quota.max()):
-        live = np.flatnonzero(quota > turn)
-        sample = order[start[live] + turn]
-        done = time[live] + slope * sizes[sample, None]
-        done[held[live] >= caps] = np.inf
-        short = np.maximum(min_count - held[live], 0)
-        must = short.sum(1) >= quota[live] - turn
-        done[must[:, None] & (short == 0) & np.any(short > 0, 1)[:, None]] = np.inf
-        rank = np.argmin(done, 1)
-        time[live, rank] += slope[rank] * sizes[sample]
-        held[live, rank] += 1
-        cell[sample] = live * ranks + rank
-    return cell, held, time
+    cell[order] = step[order] * ranks + chosen[place, step[order]]
+    return cell
+
+
+def _seat_everyone(cell, sizes, steps, world):
+    """Give ranks with too few samples, in steps that have enough, the smallest of the rank that has most."""
+    held = np.bincount(cell, minlength=steps * world.size).reshape(steps, world.size)
+    short = np.maximum(world.min_count - held, 0)
+    for k in np.flatnonzero(short.any(1) & (held.sum(1) >= world.min_count * world.size)):
+        mine = np.flatnonzero(cell // world.size == k)
+        mine = mine[np.argsort(sizes[mine], kind="stable")]
+        for rank in np.repeat(np.arange(world.size), short[k]):
+            sample = mine[np.argmax(held[k][cell[mine] % world.size] > world.min_count)]
+            held[k, cell[sample] % world.size] -= 1
+            held[k, rank] += 1
+            cell[sample] = k * world.size + rank
+
+
+def _trade(sizes, cell, edges, target, group, slope, intercept, world, rounds):
+    """Cells after trades, (n,); target: (K,) s; group: (K,) steps between which samples may move, not only swap."""
+    ranks, steps = len(slope), len(target)
+    window = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+    key = window * (2 * sizes.max() + 1) + sizes
+    order = np.argsort(key)
+    load = np.bincount(cell, sizes, minlength=steps * ranks).reshape(steps, ranks)
+    held = np.bincount(cell, minlength=steps * ranks)
+    caps = len(sizes) if world.max_count is None else world.max_count
+    cells = Cells(
+        key=key[order],
+        first=edges[window],
+        sizes=sizes[order],
+        holder=cell[order],
+        rate=np.tile(slope, steps),
+        over=(slope * load + intercept - target[:, None]).ravel(),
+        slack=np.repeat(SLACK * target, ranks),
+        count=held,
+        least=np.minimum(world.min_count, held),
+        most=np.tile(np.broadcast_to(caps, ranks), steps),
+        ranks=ranks,
+        group=np.repeat(group, ranks),
+    )
+    idle = 0
+    for turn in range(rounds):
+        idle = 0 if trade(cells, turn) else idle + 1
+        if idle == PATIENCE:
+            break
+    cell[order] = cells.holder
+    return cell
 
 
 def _positive(slope) -> np.ndarray:

@@ -1,9 +1,9 @@
-"""Trades samples between groups until none is over its target: the fullest swaps with, or gives to, the emptiest.
+"""Trades samples between cells until none is over its time: the second half of packing.
 
-A group is whatever holds samples: a step, or one rank in one step. Groups trade only within their league (the steps
-of a window, the ranks of a step). In a round every group meets one partner, all pairs at once; a pair makes the one
-trade that leaves the worse of the two best off. For each sample of the fuller group the best counterpart in the
-emptier one is the nearest to ``size - gap``, found by binary search, so a round costs O(n log n) whatever the groups.
+A cell is one rank in one step. Every cell that is over looks, for each of its samples, at slightly smaller ones
+elsewhere in the window (samples are sorted by size once, so these are its neighbours) and at an empty cell that it
+could give the sample to outright; it makes the one trade that leaves the worse of the two cells best off. All cells
+trade at once, each at most once a round; the fewer are over, the more neighbours each looks at.
 """
 
 from __future__ import annotations
@@ -12,98 +12,91 @@ from dataclasses import dataclass
 
 import numpy as np
 
+LOOKS = (3, 64)  # neighbours looked at for each sample: at least, at most
+FOCUS = 0.5
+BUDGET = 1
+GOLDEN = 0.6180339887498949
+
 
 @dataclass
-class Groups:
-    """Groups and what they hold; ``trade`` changes member, over and count in place."""
+class Cells:
+    """C cells and the n samples they hold, sorted by (window, size); trades change holder, over and count in place."""
 
+    key: np.ndarray  # (n,) size units, plus an offset that sets the windows apart
+    first: np.ndarray  # (n,) place of the first sample of the same window
     sizes: np.ndarray  # (n,) size units
-    member: np.ndarray  # (n,) int64 group of each sample
-    rate: np.ndarray  # (C,) s per size unit in that group
-    over: np.ndarray  # (C,) s above the group's target; negative: room
+    holder: np.ndarray  # (n,) int64 cell of each sample
+    rate: np.ndarray  # (C,) s per size unit in that cell
+    over: np.ndarray  # (C,) s above the cell's target; negative: room
+    slack: np.ndarray  # (C,) s above the target that is good enough
     count: np.ndarray  # (C,) samples held
     least: np.ndarray  # (C,) samples it must keep
     most: np.ndarray  # (C,) samples it may hold
+    ranks: int
+    group: np.ndarray  # (C,) cells among which a sample may move without one coming back, ascending
 
 
-def trade(groups: Groups, league: np.ndarray, moves: bool, shift: int, slack: float) -> int:
-    """One round; returns the number of trades made.
-
-    league: (C,) int64. moves: a sample may also change sides without one coming back. shift: which of the emptier
-    groups the fullest meets. slack: s over target that is good enough to be left alone.
-    """
-    full, empty = _pairs(groups.over, league, shift, slack)
-    if not len(full):
+def trade(cells: Cells, turn: int) -> int:
+    """One round of trades; returns their number. turn: number of the round, varies who is looked at."""
+    worst = np.repeat(cells.over.reshape(-1, cells.ranks).max(1), cells.ranks)
+    mine = np.flatnonzero((cells.over > np.maximum(cells.slack, worst * FOCUS))[cells.holder])
+    if not len(mine):
         return 0
-    pair = np.full(len(groups.over), -1)
-    pair[full] = np.arange(len(full))
-    give = np.flatnonzero(pair[groups.member] >= 0)
-    give = give[np.argsort(pair[groups.member[give]], kind="stable")]
-    deal = pair[groups.member[give]]
-    pair[full], pair[empty] = -1, np.arange(len(full))
-    take = np.flatnonzero(pair[groups.member] >= 0)
-    after, back = _best_counterpart(groups, full, empty, give, deal, take, pair[groups.member[take]])
-    if moves:
-        may = (groups.count[full] > groups.least[full]) & (groups.count[empty] < groups.most[empty])
-        moved = np.where(may[deal], _worse(groups, full[deal], empty[deal], groups.sizes[give]), np.inf)
-        after, back = np.minimum(after, moved), np.where(moved <= after, -1, back)
-    best = np.full(len(full), np.inf)
-    np.minimum.at(best, deal, after)
-    won = np.flatnonzero((after == best[deal]) & (after < groups.over[full][deal] - slack / 8))
-    won = won[np.append(True, deal[won][1:] != deal[won][:-1])] if len(won) else won
-    _apply(groups, full[deal[won]], empty[deal[won]], give[won], back[won])
-    return len(won)
+    here = cells.holder[mine]
+    after, back = _best_swap(cells, mine, here, turn)
+    moved, target = _best_move(cells, mine, here)
+    move = moved < after
+    there, after = np.where(move, target, cells.holder[back]), np.minimum(after, moved)
+    chosen = _one_each(here, there, cells.over[here] - after, cells.slack[here] / 8, len(cells.over))
+    _apply(cells, here[chosen], there[chosen], mine[chosen], np.where(move, -1, back)[chosen])
+    return len(chosen)
 
 
-def _pairs(over, league, shift, slack):
-    """Who meets whom: in each league the fullest with the emptiest, turned by ``shift`` places."""
-    order = np.lexsort((over, league))
-    length = np.bincount(league)
-    start = np.cumsum(length) - length
-    place = np.arange(len(order)) - start[league[order]]
-    half = length[league[order]] // 2
-    rank_from_top = length[league[order]] - 1 - place
-    upper = np.flatnonzero(rank_from_top < half)
-    partner = start[league[order[upper]]] + (rank_from_top[upper] + shift) % half[upper]
-    full, empty = order[upper], order[partner]
-    wants = (over[full] > slack) & (over[full] > over[empty])
-    return full[wants], empty[wants]
+def _worse(cells, here, there, load):
+    """Seconds over target of the worse of two cells after ``load`` size units went from here to there."""
+    return np.maximum(cells.over[here] - cells.rate[here] * load, cells.over[there] + cells.rate[there] * load)
 
 
-def _worse(groups, full, empty, load):
-    """Seconds over target of the worse of two groups after ``load`` went from the fuller to the emptier."""
-    return np.maximum(
-        groups.over[full] - groups.rate[full] * load, groups.over[empty] + groups.rate[empty] * load
-    )
+def _best_swap(cells, mine, here, turn):
+    """For each sample the best of some smaller ones in its window: (s over after the swap, that sample)."""
+    reach = (2 * cells.over[here] + 4 * cells.slack[here]) / cells.rate[here]
+    low = np.maximum(np.searchsorted(cells.key, cells.key[mine] - reach), cells.first[mine])
+    looks = int(np.clip(len(cells.sizes) * BUDGET / len(mine), *LOOKS))
+    spots = (np.arange(looks) + turn * GOLDEN % 1) / looks
+    near = low + (spots[:, None] * (mine - low)).astype(np.int64)  # (looks, len(mine))
+    after = _worse(cells, here, cells.holder[near], cells.sizes[mine] - cells.sizes[near])
+    best, each = after.argmin(0), np.arange(len(mine))
+    return after[best, each], near[best, each]
 
 
-def _best_counterpart(groups, full, empty, give, deal, take, side):
-    """For each sample of ``give`` the best swap: (what is over after it, the sample that comes back)."""
-    if not len(take):
-        return np.full(len(give), np.inf), np.full(len(give), -1)
-    span = 2 * groups.sizes.max() + 1
-    key = side * span + groups.sizes[take]
-    order = np.argsort(key)
-    key, take, side = key[order], take[order], side[order]
-    gap = (groups.over[full] - groups.over[empty]) / (groups.rate[full] + groups.rate[empty])
-    wanted = np.clip(groups.sizes[give] - gap[deal], 0, None) + deal * span
-    place = np.searchsorted(key, wanted)
-    after, back = np.full(len(give), np.inf), np.full(len(give), -1)
-    for near in (place - 1, place):
-        near = np.clip(near, 0, len(take) - 1)
-        same = side[near] == deal
-        load = groups.sizes[give] - groups.sizes[take[near]]
-        result = np.where(same, _worse(groups, full[deal], empty[deal], load), np.inf)
-        back = np.where(result < after, take[near], back)
-        after = np.minimum(after, result)
-    return after, back
+def _best_move(cells, mine, here):
+    """For each sample a cell of its group with room, the fullest cell meeting the emptiest: (s over after it, cell)."""
+    order = np.argsort(cells.group * (2 * np.ptp(cells.over) + 1) + cells.over)
+    size = np.bincount(cells.group)
+    end = np.cumsum(size)
+    place = np.empty(len(order), np.int64)
+    place[order] = end[cells.group[order]] - 1 - np.arange(len(order))  # 0: the fullest of its group
+    there = order[(end - size)[cells.group[here]] + place[here]]
+    may = (cells.count[here] > cells.least[here]) & (cells.count[there] < cells.most[there])
+    return np.where(may, _worse(cells, here, there, cells.sizes[mine]), np.inf), there
 
 
-def _apply(groups, full, empty, give, back):
+def _one_each(here, there, gain, least_gain, cells):
+    """Places of the trades to make: best gain first, no cell in two of them."""
+    order = np.flatnonzero(gain > least_gain)
+    order = order[np.argsort(-gain[order])]
+    both = np.column_stack([here[order], there[order]]).ravel()
+    first = np.empty(cells, np.int64)
+    first[both[::-1]] = np.arange(len(both))[::-1]  # the last one written stays
+    free = first[both] == np.arange(len(both))
+    return order[free[0::2] & free[1::2]]
+
+
+def _apply(cells, here, there, mine, back):
     swap = back >= 0
-    load = groups.sizes[give] - np.where(swap, groups.sizes[back], 0.0)
-    groups.member[give], groups.member[back[swap]] = empty, full[swap]
-    groups.over[full] -= groups.rate[full] * load
-    groups.over[empty] += groups.rate[empty] * load
-    groups.count[full[~swap]] -= 1
-    groups.count[empty[~swap]] += 1
+    load = cells.sizes[mine] - np.where(swap, cells.sizes[back], 0.0)
+    cells.holder[mine], cells.holder[back[swap]] = there, here[swap]
+    cells.over[here] -= cells.rate[here] * load
+    cells.over[there] += cells.rate[there] * load
+    cells.count[here[~swap]] -= 1
+    cells.count[there[~swap]] += 1
