@@ -1,118 +1,139 @@
 """Which step of a window each sample goes to, and how long each step shall be.
 
 A sample that alone takes longer than an equal share of the window makes its step long whatever else is in it. Such
-giants are put together: the biggest opens a long step on the fastest rank, the next ones join it on ranks that are
-done no later, and a new long step is opened only when none of them fits. What a long step can hold besides is taken
-from the other samples, in a mix as near to the usual one as its load allows; the rest is dealt in equal mixes.
+giants are put together: the biggest opens a long step on the fastest rank, the next ones go where they fill a room
+best, and a new long step is opened only when none of them fits. What a long step can hold besides is taken from the
+other samples, in a mix as near to the usual one as its load allows; the rest is dealt in equal mixes.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-
-def level(slope, intercept, work: float) -> float:
-    """Time (s) at which ranks that all work until then have done ``work`` size units (water filling)."""
-    order = np.argsort(intercept, kind="stable")
-    speed, start = np.cumsum(1 / slope[order]), np.cumsum(intercept[order] / slope[order])
-    reached = (work + start) / speed  # (M,) with the first 1, 2, ... ranks at work
-    return float(reached[np.argmax(reached <= np.append(intercept[order][1:], np.inf))])
+from .records import Profile
 
 
-def holds(slope, intercept, time: float) -> float:
+def level(profile: Profile, work: float) -> float:
+    """Time (s) at which ranks that all work until then have done ``work`` size units (water filling); slopes > 0."""
+    order = np.argsort(profile.intercept, kind="stable")
+    slope, start = profile.slope[order], profile.intercept[order]
+    reached = (work + np.cumsum(start / slope)) / np.cumsum(1 / slope)  # (M,) with the first 1, 2, ... ranks at work
+    return float(reached[np.argmax(reached <= np.append(start[1:], np.inf))])
+
+
+def holds(profile: Profile, time: float) -> float:
     """Size units that all ranks have done by ``time`` (s); the inverse of ``level``."""
-    return float(np.sum(np.maximum(time - intercept, 0) / slope))
+    return float(np.sum(np.maximum(time - profile.intercept, 0) / profile.slope))
 
 
-def deal(sizes, batch: int, most: int, slope, intercept) -> tuple[np.ndarray, np.ndarray]:
+def deal(sizes, batch: int, least: int, most: int, profile: Profile) -> tuple[np.ndarray, np.ndarray]:
     """Step of each sample of one window, (n,) int64, and how long each step shall be, (K,) s.
 
-    sizes: (n,) size units. most: samples a step may have; just the batch: every step has so many (the last may be
-    short), more than that: steps may differ.
+    sizes: (n,) size units. least, most: samples a step must and may have where steps may differ; most = batch: every
+    step has a batch, the last may be short.
     """
-    quota = _quota(len(sizes), batch, most)
-    step, target = np.empty(len(sizes), np.int64), np.zeros(len(quota))
-    order = np.argsort(-sizes)
-    giant_step, longest = giants(sizes[order], np.maximum(quota, most * (most > batch)), slope, intercept)
-    step[order[: len(giant_step)]] = giant_step
-    rest = order[len(giant_step) :]
-    for k, limit in enumerate(longest):
-        held = np.flatnonzero(giant_step == k)
-        load = sizes[order[held]].sum()
-        room = holds(slope, intercept, limit) - load
-        count = quota[k] - len(held)
-        if most > batch:
-            count = _usual_count(sizes[rest], room, most - len(held), (len(quota) - 1 - k) * len(slope))
-        chosen = _mix(sizes[rest], count if k < len(quota) - 1 else len(rest), room)
-        step[rest[chosen]] = k
-        target[k] = max(limit, level(slope, intercept, load + sizes[rest[chosen]].sum()))
-        rest = np.delete(rest, chosen)
-    _deal_alike(sizes, rest, quota, batch if most == batch else 0, len(longest), slope, intercept, step, target)
-    return step, target
+    table = _Table(sizes, batch, least, most, profile)
+    long_steps = table.deal_giants()
+    for k in range(long_steps):
+        table.fill(k)
+    short = most == batch and len(sizes) % batch > 0 and long_steps < len(table.quota)
+    if short:
+        table.deal_short()
+    table.deal_alike(long_steps, len(table.quota) - short)
+    return table.step, table.target
 
 
-def _deal_alike(sizes, rest, quota, batch, first, slope, intercept, step, target):
-    """Deal the rest, biggest first, to the steps from ``first`` on; a last step short of the batch comes apart."""
-    last = len(quota)
-    if first < last and quota[-1] < batch:
-        last -= 1
-        work = sizes[rest].sum() * quota[-1] / len(rest)
-        target[last] = level(slope, intercept, work)
-        fitting = np.searchsorted(-sizes[rest], -np.max((target[last] - intercept) / slope))
-        chosen = _mix(sizes[rest], quota[-1], work, min(fitting, len(rest) - quota[-1]))
-        step[rest[chosen]] = last
-        rest = np.delete(rest, chosen)
-    if first < last:
-        step[rest] = first + _snake(len(rest), last - first)
-        target[first:last] = level(slope, intercept, sizes[rest].sum() / (last - first))
+class _Table:
+    """The window being dealt: ``rest`` are the samples still in hand, biggest first."""
+
+    def __init__(self, sizes, batch, least, most, profile):
+        self.sizes, self.least, self.most, self.profile = sizes, least, most, profile
+        steps = -(-len(sizes) // batch)
+        self.fixed = most == batch
+        self.quota = np.minimum(batch, len(sizes) - batch * np.arange(steps))  # (K,) samples, where fixed
+        self.step, self.target = np.empty(len(sizes), np.int64), np.zeros(steps)
+        self.held, self.load = np.zeros(steps, np.int64), np.zeros(steps)  # (K,) samples and size units so far
+        self.rest = np.argsort(-sizes)
+
+    def put(self, k, chosen):
+        """Samples at these places of the rest go to step k (one step, or one for each)."""
+        self.step[self.rest[chosen]] = k
+        self.rest = np.delete(self.rest, chosen)
+
+    def deal_giants(self):
+        """Every giant to its long step; returns the number of long steps, which are the first ones."""
+        most = self.quota if self.fixed else np.full(len(self.quota), self.most)
+        at, longest = giants(self.sizes[self.rest], 0 if self.fixed else self.least, most, self.profile)
+        self.target[: len(longest)] = longest
+        self.held = np.bincount(at, minlength=len(most))
+        self.load = np.bincount(at, self.sizes[self.rest[: len(at)]], minlength=len(most))
+        self.put(at, np.arange(len(at)))
+        return len(longest)
+
+    def fill(self, k):
+        """Fill up long step k."""
+        sizes, room = self.sizes[self.rest], holds(self.profile, self.target[k]) - self.load[k]
+        count = self.quota[k] - self.held[k]
+        if not self.fixed:
+            later = self.held[k + 1 :]
+            usual = len(sizes) * room / max(sizes.sum(), 1e-300)
+            low = max(self.least - self.held[k], len(sizes) - np.sum(self.most - later), 0)
+            high = min(self.most - self.held[k], len(sizes) - np.maximum(self.least - later, 0).sum())
+            count = min(int(max(low, min(usual, high))), len(sizes))
+        chosen = _mix(sizes, count, room)
+        self.target[k] = max(self.target[k], level(self.profile, self.load[k] + sizes[chosen].sum()))
+        self.put(k, chosen)
+
+    def deal_short(self):
+        """The last step, short of the batch: its share of the work, in samples that are not too long for it."""
+        sizes, count = self.sizes[self.rest], self.quota[-1]
+        work = sizes.sum() * count / len(sizes)
+        self.target[-1] = level(self.profile, work)
+        fitting = np.max((self.target[-1] - self.profile.intercept) / self.profile.slope)
+        first = min(int(np.searchsorted(-sizes, -fitting)), len(sizes) - count)
+        self.put(len(self.quota) - 1, _mix(sizes, count, work, first))
+
+    def deal_alike(self, start, end):
+        """All the rest to the steps from start to end, biggest first, to and fro: 0 1 2 2 1 0 0 1 2 ..."""
+        if start == end:
+            return
+        self.target[start:end] = level(self.profile, self.sizes[self.rest].sum() / (end - start))
+        turn, place = np.divmod(np.arange(len(self.rest)), end - start)
+        self.put(start + np.where(turn % 2, end - start - 1 - place, place), np.arange(len(self.rest)))
 
 
-def _quota(samples, batch, most):
-    """Samples of each step, (K,): full batches and a short last one, or all alike."""
-    steps = -(-samples // batch)
-    if most > batch:
-        return samples // steps + (np.arange(steps) < samples % steps)
-    return np.minimum(batch, samples - batch * np.arange(steps))
-
-
-def _usual_count(rest, room, most, later):
-    """Samples of the usual mix that fill the room, with as many as ``later`` left for the later steps."""
-    count = round(len(rest) * room / max(rest.sum(), 1e-300))
-    return max(min(count, most, len(rest) - later), 0)
-
-
-def _snake(samples, steps):
-    """Steps dealt to and fro, (samples,): 0 1 2 2 1 0 0 1 2 ..."""
-    turn, place = np.divmod(np.arange(samples), steps)
-    return np.where(turn % 2, steps - 1 - place, place)
-
-
-def giants(ordered, most, slope, intercept) -> tuple[np.ndarray, list[float]]:
+def giants(ordered, least: int, most, profile: Profile) -> tuple[np.ndarray, list[float]]:
     """Step of each giant, (g,) int64, and the times (s) of the long steps 0, 1, ... that they make.
 
-    ordered: (n,) sizes, biggest first. most: (K,) samples a step may hold.
+    ordered: (n,) sizes, biggest first. least: samples a step must hold; most: (K,) samples it may hold.
     """
-    steps, work, absorbed = len(most), ordered.sum(), 0.0
-    at, longest, room = [], [], np.zeros((0, len(slope)))  # room: (long steps, M) s
-    even, held = level(slope, intercept, work / steps), np.zeros(steps, np.int64)
+    work, absorbed, steps = ordered.sum(), 0.0, len(most)
+    at, longest, room = [], [], np.zeros((0, len(profile.slope)))  # room: (long steps, M) s
+    even, held = level(profile, work / steps), np.zeros(steps, np.int64)
     for i, size in enumerate(ordered):
-        alone = slope * size + intercept
-        if alone.min() <= even or len(longest) == steps:
+        alone = profile.seconds(size)
+        scarce = len(ordered) - i <= np.maximum(least - held, 0).sum()
+        if alone.min() <= even or len(longest) == steps or scarce:
             break
-        left = room - slope * size
-        left[(left < 0) | (held[: len(left), None] >= most[: len(left), None])] = np.inf
-        k, rank = divmod(int(left.argmin()), len(slope)) if left.size else (0, 0)
-        if not left.size or left[k, rank] == np.inf:
-            k, rank = len(longest), int(alone.argmin())
+        k, rank = _tightest(room - profile.slope * size, held < most)
+        if k == len(longest):
+            rank = int(alone.argmin())
             longest.append(float(alone.min()))
-            room = np.vstack([room, longest[-1] - intercept])
-            absorbed += min(holds(slope, intercept, longest[-1]), ordered[i : i + most[k]].sum())
+            room = np.vstack([room, longest[-1] - profile.intercept])
+            absorbed += min(holds(profile, longest[-1]), ordered[i : i + most[k]].sum())
             later = steps - len(longest)
-            even = level(slope, intercept, max(work - absorbed, 0) / later) if later else np.inf
-        room[k, rank] -= slope[rank] * size
+            even = level(profile, max(work - absorbed, 0) / later) if later else np.inf
+        room[k, rank] -= profile.slope[rank] * size
         held[k] += 1
         at.append(k)
     return np.array(at, np.int64), longest
+
+
+def _tightest(left, may):
+    """Step and rank with the least room left over, of those that have enough; step = number of steps: none has."""
+    left = np.where((left >= 0) & may[: len(left), None], left, np.inf)
+    k, rank = divmod(int(left.argmin()), left.shape[1]) if left.size else (0, 0)
+    return (k, rank) if left.size and left[k, rank] < np.inf else (len(left), 0)
 
 
 def _mix(ordered, count: int, load: float, first: int = 0) -> np.ndarray:
@@ -121,7 +142,7 @@ def _mix(ordered, count: int, load: float, first: int = 0) -> np.ndarray:
     ordered: (n,) sizes, biggest first. first: bigger ones than this place are not taken.
     """
     spare, places = len(ordered) - first - count, np.arange(count) + 0.5
-    low, high = 0, 2 * spare
+    low, high = 0, 2 * spare  # 0: the biggest ones, spare: from all, 2 * spare: the smallest ones
     while True:
         turn = (low + high) // 2
         begin, end = first + max(0, turn - spare), first + min(count + turn, count + spare)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 LOOKS = (3, 64)  # neighbours looked at for each sample: at least, at most
-FOCUS = 0.5
-BUDGET = 1
+FOCUS = 0.5  # cells trade that are over by this share of the worst of their step
 GOLDEN = 0.6180339887498949
 
 
@@ -22,6 +21,7 @@ GOLDEN = 0.6180339887498949
 class Cells:
     """C cells and the n samples they hold, sorted by (window, size); trades change holder, over and count in place."""
 
+    ranks: int  # M; cell = step * M + rank
     key: np.ndarray  # (n,) size units, plus an offset that sets the windows apart
     first: np.ndarray  # (n,) place of the first sample of the same window
     sizes: np.ndarray  # (n,) size units
@@ -32,8 +32,8 @@ class Cells:
     count: np.ndarray  # (C,) samples held
     least: np.ndarray  # (C,) samples it must keep
     most: np.ndarray  # (C,) samples it may hold
-    ranks: int
     group: np.ndarray  # (C,) cells among which a sample may move without one coming back, ascending
+    step_most: int  # samples a step may come to hold by moves
 
 
 def trade(cells: Cells, turn: int) -> int:
@@ -61,7 +61,7 @@ def _best_swap(cells, mine, here, turn):
     """For each sample the best of some smaller ones in its window: (s over after the swap, that sample)."""
     reach = (2 * cells.over[here] + 4 * cells.slack[here]) / cells.rate[here]
     low = np.maximum(np.searchsorted(cells.key, cells.key[mine] - reach), cells.first[mine])
-    looks = int(np.clip(len(cells.sizes) * BUDGET / len(mine), *LOOKS))
+    looks = int(np.clip(len(cells.sizes) // len(mine), *LOOKS))
     spots = (np.arange(looks) + turn * GOLDEN % 1) / looks
     near = low + (spots[:, None] * (mine - low)).astype(np.int64)  # (looks, len(mine))
     after = _worse(cells, here, cells.holder[near], cells.sizes[mine] - cells.sizes[near])
@@ -77,7 +77,9 @@ def _best_move(cells, mine, here):
     place = np.empty(len(order), np.int64)
     place[order] = end[cells.group[order]] - 1 - np.arange(len(order))  # 0: the fullest of its group
     there = order[(end - size)[cells.group[here]] + place[here]]
+    crowded = cells.count.reshape(-1, cells.ranks).sum(1) >= cells.step_most
     may = (cells.count[here] > cells.least[here]) & (cells.count[there] < cells.most[there])
+    may &= ~crowded[there // cells.ranks] | (here // cells.ranks == there // cells.ranks)
     return np.where(may, _worse(cells, here, there, cells.sizes[mine]), np.inf), there
 
 
