@@ -107,9 +107,7 @@ class CostFit:
         slope = np.where(fresh, _median(state.seconds / np.where(there, state.load, 1.0), there), state.slope)
         held = np.where(fresh, 0.0, state.intercept)
         intercept = held
-        typical = np.maximum(
-            (state.weight * state.seconds).sum(1) / np.maximum(state.weight.sum(1), TINY), TINY
-        )
+        typical = np.maximum((state.weight * state.seconds).sum(1) / np.maximum(state.weight.sum(1), TINY), TINY)
         for _ in range(3):
             miss = np.abs(state.seconds - slope[:, None] * state.load - intercept[:, None])
             spread = np.maximum(1.4826 * _median(miss, there), 1e-9 * typical)

@@ -13,6 +13,13 @@ import numpy as np
 from .records import Profile
 
 
+def positive(profile) -> Profile:
+    """Slopes that can be divided by: a rank that costs nothing costs a billionth of the slowest."""
+    slope = np.asarray(profile.slope, float)
+    least = 1e-9 * slope.max() if slope.max() > 0 else 1.0
+    return Profile(np.maximum(slope, least), np.asarray(profile.intercept, float))
+
+
 def level(profile: Profile, work: float) -> float:
     """Time (s) at which ranks that all work until then have done ``work`` size units (water filling); slopes > 0."""
     order = np.argsort(profile.intercept, kind="stable")

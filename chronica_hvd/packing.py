@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dealing import deal, level
+from .dealing import deal, level, positive
 from .records import Profile, World
 from .trades import Cells, trade
 
@@ -25,7 +25,7 @@ SLACK = 1e-3  # of a step's time; nearer than this to the target is near enough
 
 def lower_bound(sizes, profile: Profile, steps: int = 1) -> float:
     """Seconds that no plan of ``steps`` steps can beat: all the work on all the speed, or the biggest sample alone."""
-    sizes, profile = np.asarray(sizes, float), _positive(profile)
+    sizes, profile = np.asarray(sizes, float), positive(profile)
     if not len(sizes):
         return 0.0
     biggest = profile.seconds(sizes.max()).min() + (steps - 1) * profile.intercept.min()
@@ -43,7 +43,7 @@ def pack(
     rank gets ``world.min_count`` samples in each step that has so many, and at most ``world.max_count``. Raises
     ValueError for an unknown count and for a batch that the caps cannot hold.
     """
-    sizes, profile = np.asarray(sizes, float), _positive(profile)
+    sizes, profile = np.asarray(sizes, float), positive(profile)
     most = _samples_a_step(len(sizes), batch, world, count)
     steps = -(-len(sizes) // batch)
     edges = np.linspace(0, steps, max(steps // window, 1) + 1 if window else 2).astype(int) * batch
@@ -164,10 +164,3 @@ def _trade(sizes, cell, edges, target, group, most, profile, world, rounds):
             break
     cell[order] = cells.holder
     return cell
-
-
-def _positive(profile) -> Profile:
-    """Slopes that can be divided by: a rank that costs nothing costs a billionth of the slowest."""
-    slope = np.asarray(profile.slope, float)
-    least = 1e-9 * slope.max() if slope.max() > 0 else 1.0
-    return Profile(np.maximum(slope, least), np.asarray(profile.intercept, float))

@@ -1,26 +1,117 @@
-"""Chronica, version one: packing of a window."""
+"""Chronica (Maeng, Moon, Park: a data-imbalance-aware scheduler, CCGrid 2023): who computes which samples.
+
+    T_j = a_j * L_j + b_j        acc_j = b_j + sum of a_j * s over the samples chosen so far for rank j
+
+    a_j  s per size unit      b_j  s per step      L_j  load of rank j in a step, size units
+    s    size of a sample     beta samples of a step over all ranks
+
+``pick="nearest"`` and ``pick="fit"`` are the paper's data scheduler (section III-C): each rank owns samples; a step
+opens with a random one; then, until beta are chosen, the least filled rank ``r`` takes of its own samples the one
+whose time is nearest to the gap ``max acc - acc_r`` (fit: the longest within the gap, else the shortest). Between
+epochs the shuffler (``shuffle``) moves what a rank owns beyond the mean, closest first, to the least loaded ranks.
+
+``pick="pack"`` (ours, the default) packs a window of steps at once: see ``packing``.
+
+Where we differ: the intercept is charged once a step; a rank left without a sample gets its shortest one *within*
+beta instead of a repeated one, so each sample is used exactly once; the shuffler repeats its pass until the spread is
+below one sample, because one pass with the old owners' times does not balance unequal ranks; every rank can read
+every sample, so ownership is also shuffled in mid epoch when the relative speeds have changed by more than 10 %.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..packing import pack
+from ..dealing import positive
+from ..packing import COUNTS, pack
 from ..records import Pool, Profile, World
+from .chronica_paper import schedule, shuffle
 from .even import Even, step_plan
+
+PICKS = ("pack", "nearest", "fit")
+RESHUFFLE = 0.1  # relative change of speed after which ownership is shuffled in mid epoch
+
+
+@dataclass(frozen=True)
+class ChronicaState:
+    """Who owns what; used by the paper's picks only."""
+
+    seed: int
+    turn: int = 0  # calls of plan so far
+    left: int = 0  # samples left of the pool by the last call
+    owner: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # (samples,) rank, -1: nobody yet
+    slope: np.ndarray | None = None  # (M,) s per size unit at the last shuffle
 
 
 @dataclass(frozen=True)
 class Chronica(Even):
-    window: int = 16  # steps planned together
-    pick: str = "pack"
-    count: str = "fixed"
+    """Balance by sample sizes; every setting has the default that measured best."""
 
-    def plan(self, state, world: World, profile: Profile, pool: Pool):
-        step, rank = np.divmod(pack(pool.sizes, pool.batch, world, profile, self.count), world.size)
-        plans = []
-        for k in range(pool.steps):
-            mine = step == k
-            plans.append(step_plan(pool.ids[mine], pool.sizes[mine], rank[mine], profile))
-        return plans, Pool(pool.ids[:0], pool.sizes[:0], pool.batch), state
+    window: int | None = None  # steps drawn into the pool at once; None: 16 for pack, 0 (the epoch) for the others
+    pick: str = "pack"  # how samples are chosen: one of PICKS
+    count: str = "fixed"  # pack: "fixed" keeps beta samples in every step, "free" keeps beta on average
+    ahead: int = 16  # nearest, fit: steps planned in one call
+    passes: int = 20  # of the shuffler, at most
+
+    def __post_init__(self):
+        if self.pick not in PICKS or self.count not in COUNTS:
+            raise ValueError(
+                f"pick is one of {', '.join(PICKS)} and count one of {', '.join(COUNTS)}; "
+                f"got pick={self.pick!r}, count={self.count!r}"
+            )
+        if self.window is None:
+            object.__setattr__(self, "window", 16 if self.pick == "pack" else 0)
+
+    def init(self, world: World, seed: int = 0) -> ChronicaState:
+        """No sample has an owner yet; the seed makes the random first picks."""
+        return ChronicaState(seed)
+
+    def plan(self, state: ChronicaState, world: World, profile: Profile, pool: Pool):
+        """pack: every step of the pool. nearest, fit: the next ``ahead`` steps."""
+        if self.pick == "pack":
+            cells = pack(pool.sizes, pool.batch, world, profile, self.count, self.window)
+            return _step_plans(pool, cells, pool.steps, profile), _none_of(pool), state
+        state = self._owned(state, world, profile, pool)
+        rng = np.random.default_rng([state.seed, state.turn])
+        owner = state.owner[pool.ids]
+        cells = schedule(pool.sizes, owner, pool.batch, world, profile, self.pick, rng.random(self.ahead))
+        used, steps = cells >= 0, min(self.ahead, pool.steps)
+        left = Pool(pool.ids[~used], pool.sizes[~used], pool.batch)
+        plans = _step_plans(Pool(pool.ids[used], pool.sizes[used], pool.batch), cells[used], steps, profile)
+        return plans, left, replace(state, turn=state.turn + 1, left=len(left.ids))
+
+    def _owned(self, state, world, profile, pool):
+        """The state with an owner for each sample of the pool, shuffled where an epoch begins or speeds changed."""
+        owner = np.full(max(len(state.owner), pool.ids.max(initial=-1) + 1), -1)
+        owner[: len(state.owner)] = state.owner
+        mine = owner[pool.ids]
+        new = mine < 0
+        mine[new] = np.arange(np.count_nonzero(new)) * world.size // max(np.count_nonzero(new), 1)
+        slope = positive(profile).slope
+        if len(pool.ids) > state.left or new.any() or _changed(state.slope, slope):
+            mine = shuffle(pool.sizes, mine, profile, pool.steps, self.passes)
+            state = replace(state, slope=slope)
+        owner[pool.ids] = mine
+        return replace(state, owner=owner)
+
+
+def _step_plans(pool, cells, steps, profile):
+    """One plan a step from the cells (n,) of the pool's samples; dealt order within each rank."""
+    step, rank = np.divmod(cells, len(profile.slope))
+    order = np.argsort(step, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(step, minlength=steps))[:-1])
+    return [step_plan(pool.ids[part], pool.sizes[part], rank[part], profile) for part in parts]
+
+
+def _none_of(pool):
+    return Pool(pool.ids[:0], pool.sizes[:0], pool.batch)
+
+
+def _changed(before, now):
+    """Whether the ranks' relative speeds moved by more than RESHUFFLE."""
+    if before is None:
+        return True
+    moved = now / before
+    return moved.max() / moved.min() > 1 + RESHUFFLE
