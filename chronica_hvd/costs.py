@@ -43,6 +43,7 @@ class CostFit:
     change_scatter: float = 4.0  # ... and this many typical misses ...
     change_steps: int = 3  # ... in so many steps in a row
     fade: float = 0.05  # weight left to the steps before a change
+    timing: float = 0.01  # relative noise expected of a timing before the data tell
     doubt: float = 30.0  # signal over noise at which the intercept follows the data by a quarter
 
     def init(self, size: int) -> CostState:
@@ -102,11 +103,11 @@ class CostFit:
         )
 
     def _fit(self, state):
-        """Weighted lines with clipped misses; the last line is where the clipping starts, so outliers stay out."""
-        there, fresh = state.weight > 0, ~np.isfinite(state.slope)
-        slope = np.where(fresh, _median(state.seconds / np.where(there, state.load, 1.0), there), state.slope)
-        held = np.where(fresh, 0.0, state.intercept)
-        intercept = held
+        """Weighted lines with clipped misses; the clipping starts from the median slope, so outliers stay out."""
+        there = state.weight > 0
+        held = intercept = np.where(np.isfinite(state.intercept), state.intercept, 0.0)
+        above = np.maximum(state.seconds - held[:, None], 0)
+        slope = _median(above / np.where(there, state.load, 1.0), there)
         typical = np.maximum((state.weight * state.seconds).sum(1) / np.maximum(state.weight.sum(1), TINY), TINY)
         for _ in range(3):
             miss = np.abs(state.seconds - slope[:, None] * state.load - intercept[:, None])
@@ -129,7 +130,7 @@ class CostFit:
         varied = (weight * dx * dx).sum(1)
         varied = np.where(varied > 1e-12 * total * load**2, varied, 0.0)
         slope = np.where(varied > 0, (weight * dx * dy).sum(1) / np.where(varied > 0, varied, 1.0), 0.0)
-        noise = (weight * (dy - slope[:, None] * dx) ** 2).sum(1) / total
+        noise = (weight * (dy - slope[:, None] * dx) ** 2).sum(1) / total + 2 * (self.timing * seconds) ** 2 / total
         free = np.clip(seconds - np.maximum(slope, 0) * load, 0, seconds)
         signal = (seconds / np.maximum(load, TINY)) ** 2 * varied
         trust = np.where(signal > 0, signal / np.maximum(signal + self.doubt * noise, TINY), 0.0) ** 2
@@ -138,11 +139,8 @@ class CostFit:
 
 
 def _median(values, there):
-    """Median of each row over the places that are there, (M,); 0 for an empty row."""
+    """Median of each row over the places that are there, the lower of two, (M,); 0 for an empty row."""
     ordered = np.sort(np.where(there, values, np.inf), axis=1)
-    count, row = there.sum(1), np.arange(len(values))
-    low, high = (
-        ordered[row, np.maximum(count - 1, 0) // 2],
-        ordered[row, np.minimum(count // 2, values.shape[1] - 1)],
-    )
-    return np.where(count > 0, (low + high) / 2, 0.0)
+    count = there.sum(1)
+    middle = ordered[np.arange(len(values)), np.maximum(count - 1, 0) // 2]
+    return np.where(count > 0, middle, 0.0)

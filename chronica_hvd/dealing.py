@@ -115,7 +115,9 @@ def giants(ordered, least: int, most, profile: Profile) -> tuple[np.ndarray, lis
     ordered: (n,) sizes, biggest first. least: samples a step must hold; most: (K,) samples it may hold.
     """
     work, absorbed, steps = ordered.sum(), 0.0, len(most)
-    at, longest, room = [], [], np.zeros((0, len(profile.slope)))  # room: (long steps, M) s
+    at: list[int] = []
+    longest: list[float] = []
+    room = np.zeros((0, len(profile.slope)))  # (long steps, M) s
     even, held = level(profile, work / steps), np.zeros(steps, np.int64)
     for i, size in enumerate(ordered):
         alone = profile.seconds(size)

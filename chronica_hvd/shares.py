@@ -60,7 +60,8 @@ def _below(slope, intercept, total, low, high):
 
     def within(tau):
         room = np.maximum(tau - intercept, -1.0)
-        whole = np.where(slope > 0, room / np.where(slope > 0, slope, 1.0), np.where(room >= 0, np.inf, -1.0))
+        with np.errstate(over="ignore"):  # as good as endless
+            whole = np.where(slope > 0, room / np.where(slope > 0, slope, 1.0), np.where(room >= 0, np.inf, -1.0))
         return np.clip(np.floor(np.minimum(whole, total)), low, high).astype(np.int64)
 
     under, over = intercept.min() - 1.0, float(np.max(slope * high + intercept))

@@ -49,7 +49,7 @@ class ChronicaState:
 class Chronica(Even):
     """Balance by sample sizes; every setting has the default that measured best."""
 
-    window: int | None = None  # steps drawn into the pool at once; None: 16 for pack, 0 (the epoch) for the others
+    window: int = -1  # steps drawn into the pool at once; -1: 16 for pack, 0 (the epoch) for the others
     pick: str = "pack"  # how samples are chosen: one of PICKS
     count: str = "fixed"  # pack: "fixed" keeps beta samples in every step, "free" keeps beta on average
     ahead: int = 16  # nearest, fit: steps planned in one call
@@ -61,7 +61,9 @@ class Chronica(Even):
                 f"pick is one of {', '.join(PICKS)} and count one of {', '.join(COUNTS)}; "
                 f"got pick={self.pick!r}, count={self.count!r}"
             )
-        if self.window is None:
+        if self.shares is not None:
+            raise ValueError(f"chronica decides the counts itself; got shares={self.shares}, which is for 'even'")
+        if self.window < 0:
             object.__setattr__(self, "window", 16 if self.pick == "pack" else 0)
 
     def init(self, world: World, seed: int = 0) -> ChronicaState:

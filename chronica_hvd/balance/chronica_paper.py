@@ -50,7 +50,8 @@ class Step:
         enough = self.left >= world.min_count * world.size
         self.need = [world.min_count * enough] * world.size  # samples a rank must still get
         self.room = [self.left] * world.size if world.max_count is None else [int(c) for c in world.max_count]
-        self.owed, self.chosen = sum(self.need), []
+        self.owed = sum(self.need)
+        self.chosen: list[tuple[int, int]] = []  # (sample, rank)
 
     def give(self, rank: int, queue: Queue, place: int) -> None:
         """The sample at this place of a queue goes to the rank."""
