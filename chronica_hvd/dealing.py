@@ -16,7 +16,7 @@ from .records import Profile
 def positive(profile) -> Profile:
     """Slopes that can be divided by: a rank that costs nothing costs a billionth of the slowest."""
     slope = np.asarray(profile.slope, float)
-    least = 1e-9 * slope.max() if slope.max() > 0 else 1.0
+    least = 1e-9 * slope.max() if slope.max() > 0 else 1e-12
     return Profile(np.maximum(slope, least), np.asarray(profile.intercept, float))
 
 

@@ -22,7 +22,5 @@ def make(strategy="chronica", **settings):
             )
         return strategy
     if strategy not in STRATEGIES:
-        raise ValueError(
-            f"unknown strategy {strategy!r}; choose one of {', '.join(STRATEGIES)} or pass an object"
-        )
+        raise ValueError(f"unknown strategy {strategy!r}; choose one of {', '.join(STRATEGIES)} or pass an object")
     return STRATEGIES[strategy](**settings)
