@@ -1,0 +1,69 @@
+"""Real data that every machine has: the functions of the Python standard library, as bytes.
+
+python examples/bytes/data.py        how many there are and how long
+"""
+
+from __future__ import annotations
+
+import ast
+import sysconfig
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+SKIPPED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "__pycache__"}
+
+
+def functions(limit: int | None = None, shortest: int = 40, longest: int = 4000) -> list[bytes]:
+    """Sources of the running interpreter's own functions in the order of their files, none twice."""
+    root = Path(sysconfig.get_path("stdlib"))
+    found: dict[bytes, None] = {}
+    for path in sorted(root.rglob("*.py")):
+        if SKIPPED.isdisjoint(path.relative_to(root).parts):
+            found.update(dict.fromkeys(_functions_of(path)))
+    kept = [text for text in found if shortest <= len(text) <= longest]
+    chosen = np.random.default_rng(0).permutation(len(kept))[:limit]
+    return [kept[index] for index in chosen]
+
+
+def _functions_of(path: Path) -> list[bytes]:
+    text = path.read_bytes()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return []
+    lines = text.splitlines(keepends=True)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [b"".join(lines[node.lineno - 1 : node.end_lineno]) for node in nodes]
+
+
+class Functions(torch.utils.data.Dataset):
+    """Sample i is function i as (bytes,) uint8; ``read`` remembers what was asked for."""
+
+    def __init__(self, texts: list[bytes]):
+        self.texts, self.read = texts, []
+        self.sizes = np.array([len(text) for text in texts])
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.read.append(index)
+        return torch.frombuffer(bytearray(self.texts[index]), dtype=torch.uint8)
+
+
+def describe(sizes: np.ndarray) -> str:
+    """One line: number, range, quartiles and DIF (standard deviation) of the lengths."""
+    quartiles = ", ".join(f"{quartile:.0f}" for quartile in np.quantile(sizes, (0.25, 0.5, 0.75)))
+    return (
+        f"{len(sizes)} functions, {sizes.sum() / 1e6:.2f} MB, {sizes.min()} to {sizes.max()} bytes, "
+        f"quartiles {quartiles}, DIF {sizes.std(ddof=1):.0f}"
+    )
+
+
+if __name__ == "__main__":
+    print(describe(Functions(functions()).sizes))

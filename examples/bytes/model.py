@@ -1,0 +1,28 @@
+"""A small byte-level language model: each byte is predicted from the eight before it."""
+
+from __future__ import annotations
+
+import torch
+
+CONTEXT = 8  # bytes seen before the one that is predicted; zeros before a function's start
+
+
+def pack(texts: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Contexts (bytes, CONTEXT) uint8 and targets (bytes,) int64 of all functions of a batch, without padding."""
+    padded = [torch.cat([text.new_zeros(CONTEXT), text]) for text in texts]
+    contexts = torch.cat([text.unfold(0, CONTEXT, 1)[:-1] for text in padded])
+    return contexts, torch.cat(texts).long()
+
+
+class ByteModel(torch.nn.Module):
+    """Embedding, one hidden layer, a distribution over the next byte; about 60,000 parameters."""
+
+    def __init__(self, width: int = 12, hidden: int = 128):
+        super().__init__()
+        self.embed = torch.nn.Embedding(256, width)
+        self.mix = torch.nn.Linear(CONTEXT * width, hidden)
+        self.out = torch.nn.Linear(hidden, 256)
+
+    def forward(self, contexts: torch.Tensor) -> torch.Tensor:
+        """Logits (bytes, 256)."""
+        return self.out(torch.relu(self.mix(self.embed(contexts.int()).flatten(1))))
