@@ -8,6 +8,8 @@ other samples, in a mix as near to the usual one as its load allows; the rest is
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+
 import numpy as np
 
 from .records import Profile
@@ -96,7 +98,7 @@ class _Table:
         sizes, count = self.sizes[self.rest], self.quota[-1]
         work = sizes.sum() * count / len(sizes)
         self.target[-1] = level(self.profile, work)
-        fitting = np.max((self.target[-1] - self.profile.intercept) / self.profile.slope)
+        fitting = _biggest(self.profile, self.target[-1])
         first = min(int(np.searchsorted(-sizes, -fitting)), len(sizes) - count)
         self.put(len(self.quota) - 1, _mix(sizes, count, work, first))
 
@@ -114,35 +116,37 @@ def giants(ordered, least: int, most, profile: Profile) -> tuple[np.ndarray, lis
 
     ordered: (n,) sizes, biggest first. least: samples a step must hold; most: (K,) samples it may hold.
     """
-    work, absorbed, steps = ordered.sum(), 0.0, len(most)
+    steps, work, absorbed, owed = len(most), ordered.sum(), 0.0, least * len(most)
     at: list[int] = []
     longest: list[float] = []
-    room = np.zeros((0, len(profile.slope)))  # (long steps, M) s
-    even, held = level(profile, work / steps), np.zeros(steps, np.int64)
-    for i, size in enumerate(ordered):
-        alone = profile.seconds(size)
-        scarce = len(ordered) - i <= np.maximum(least - held, 0).sum()
-        if alone.min() <= even or len(longest) == steps or scarce:
+    rooms: list[tuple[float, int, int]] = []  # (size units still free, step, rank), ascending
+    held, limit = [0] * steps, _biggest(profile, level(profile, work / steps))
+    for i, size in enumerate(ordered.tolist()):
+        if size <= limit or len(longest) == steps or len(ordered) - i <= owed:
             break
-        k, rank = _tightest(room - profile.slope * size, held < most)
-        if k == len(longest):
-            rank = int(alone.argmin())
+        tightest = bisect_left(rooms, (size,))
+        if tightest < len(rooms):
+            room, k, rank = rooms.pop(tightest)
+            insort(rooms, (room - size, k, rank))
+        else:
+            k, alone = len(longest), profile.seconds(size)
             longest.append(float(alone.min()))
-            room = np.vstack([room, longest[-1] - profile.intercept])
-            absorbed += min(holds(profile, longest[-1]), ordered[i : i + most[k]].sum())
-            later = steps - len(longest)
-            even = level(profile, max(work - absorbed, 0) / later) if later else np.inf
-        room[k, rank] -= profile.slope[rank] * size
-        held[k] += 1
+            free = (longest[k] - profile.intercept) / profile.slope
+            free[alone.argmin()] = 0
+            rooms = sorted(rooms + [(room, k, rank) for rank, room in enumerate(free.tolist()) if room > 0])
+            absorbed += min(holds(profile, longest[k]), ordered[i : i + most[k]].sum())
+            limit = _biggest(profile, level(profile, max(work - absorbed, 0) / max(steps - k - 1, 1)))
         at.append(k)
+        held[k] += 1
+        owed -= held[k] <= least
+        if held[k] == most[k]:
+            rooms = [room for room in rooms if room[1] != k]
     return np.array(at, np.int64), longest
 
 
-def _tightest(left, may):
-    """Step and rank with the least room left over, of those that have enough; step = number of steps: none has."""
-    left = np.where((left >= 0) & may[: len(left), None], left, np.inf)
-    k, rank = divmod(int(left.argmin()), left.shape[1]) if left.size else (0, 0)
-    return (k, rank) if left.size and left[k, rank] < np.inf else (len(left), 0)
+def _biggest(profile, time):
+    """The biggest sample that some rank can do in this time (s), size units."""
+    return float(np.max((time - profile.intercept) / profile.slope))
 
 
 def _mix(ordered, count: int, load: float, first: int = 0) -> np.ndarray:

@@ -23,13 +23,26 @@ PATIENCE = 2  # rounds without a trade after which the rest are left out
 SLACK = 1e-3  # of a step's time; nearer than this to the target is near enough
 
 
-def lower_bound(sizes, profile: Profile, steps: int = 1) -> float:
-    """Seconds that no plan of ``steps`` steps can beat: all the work on all the speed, or the biggest sample alone."""
+def lower_bound(sizes, profile: Profile, steps: int = 1, most: int = 0) -> float:
+    """Seconds that no plan of ``steps`` steps can beat: all the work on all the speed, or the biggest sample alone.
+
+    most: samples a step may hold, 0: any number. Where given, the step of the biggest sample holds the biggest
+    ``most`` samples at best, and all the other work takes its time besides.
+    """
     sizes, profile = np.asarray(sizes, float), positive(profile)
     if not len(sizes):
         return 0.0
-    biggest = profile.seconds(sizes.max()).min() + (steps - 1) * profile.intercept.min()
-    return float(max(level(Profile(profile.slope, steps * profile.intercept), sizes.sum()), biggest))
+    biggest, later = profile.seconds(sizes.max()).min(), steps - 1
+    bounds = [level(_over(profile, steps), sizes.sum()), biggest + later * profile.intercept.min()]
+    if most and later:
+        others = np.sort(sizes)[: max(len(sizes) - most, 0)].sum()
+        bounds.append(biggest + level(_over(profile, later), others))
+    return float(max(bounds))
+
+
+def _over(profile, steps):
+    """The profile of several steps taken as one."""
+    return Profile(profile.slope, steps * profile.intercept)
 
 
 def pack(
