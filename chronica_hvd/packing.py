@@ -19,7 +19,7 @@ from .trades import Cells, trade
 
 COUNTS = {"fixed": 1, "free": 2}  # most samples of a step, in batches
 CHUNK = 65536  # samples packed at once: enough to keep array operations busy, few enough for the cache
-PATIENCE = 2  # rounds without a trade after which the rest are left out
+PATIENCE = 3  # rounds in a row without a trade after which the others are left out
 SLACK = 1e-3  # of a step's time; nearer than this to the target is near enough
 
 
