@@ -12,27 +12,10 @@ from bisect import bisect_left, insort
 
 import numpy as np
 
+from .levels import equal_counts, holds, level, whole_counts
 from .records import Profile
 
-
-def positive(profile) -> Profile:
-    """Slopes that can be divided by: a rank that costs nothing costs a billionth of the slowest."""
-    slope = np.asarray(profile.slope, float)
-    least = 1e-9 * slope.max() if slope.max() > 0 else 1e-12
-    return Profile(np.maximum(slope, least), np.asarray(profile.intercept, float))
-
-
-def level(profile: Profile, work: float) -> float:
-    """Time (s) at which ranks that all work until then have done ``work`` size units (water filling); slopes > 0."""
-    order = np.argsort(profile.intercept, kind="stable")
-    slope, start = profile.slope[order], profile.intercept[order]
-    reached = (work + np.cumsum(start / slope)) / np.cumsum(1 / slope)  # (M,) with the first 1, 2, ... ranks at work
-    return float(reached[np.argmax(reached <= np.append(start[1:], np.inf))])
-
-
-def holds(profile: Profile, time: float) -> float:
-    """Size units that all ranks have done by ``time`` (s); the inverse of ``level``."""
-    return float(np.sum(np.maximum(time - profile.intercept, 0) / profile.slope))
+ALIKE = 0.25  # standard deviation over mean below which sizes are so alike that whole samples leave gaps
 
 
 def deal(sizes, batch: int, least: int, most: int, profile: Profile) -> tuple[np.ndarray, np.ndarray]:
@@ -103,12 +86,20 @@ class _Table:
         self.put(len(self.quota) - 1, _mix(sizes, count, work, first))
 
     def deal_alike(self, start, end):
-        """All the rest to the steps from start to end, biggest first, to and fro: 0 1 2 2 1 0 0 1 2 ..."""
+        """All the rest to the steps from start to end in equal mixes: biggest first, each turn through all of them."""
         if start == end:
             return
-        self.target[start:end] = level(self.profile, self.sizes[self.rest].sum() / (end - start))
-        turn, place = np.divmod(np.arange(len(self.rest)), end - start)
-        self.put(start + np.where(turn % 2, end - start - 1 - place, place), np.arange(len(self.rest)))
+        sizes, steps = self.sizes[self.rest], end - start
+        count = equal_counts(len(sizes), steps)
+        if not self.fixed and start == 0 and steps > 1 and sizes.std() < ALIKE * sizes.mean():
+            count = whole_counts(len(sizes), steps, self.least, self.most, self.profile, sizes.mean())
+        for share in np.unique(count):
+            time = level(self.profile, sizes.sum() * share / len(sizes))
+            self.target[start:end][count == share] = time
+        turn = np.concatenate([np.arange(n) for n in count])
+        step = np.repeat(np.arange(steps), count)
+        spot = (turn + 0.5) / count[step] + np.where(turn % 2, steps - step, step) * (1e-6 / steps)
+        self.put(start + step[np.argsort(spot)], np.arange(len(sizes)))
 
 
 def giants(ordered, least: int, most, profile: Profile) -> tuple[np.ndarray, list[float]]:

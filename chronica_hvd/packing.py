@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dealing import deal, level, positive
+from .dealing import deal
+from .levels import level, positive
 from .records import Profile, World
 from .trades import Cells, trade
 

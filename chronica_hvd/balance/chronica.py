@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..dealing import positive
+from ..levels import positive
 from ..packing import COUNTS, pack
 from ..records import Pool, Profile, World
 from .chronica_paper import schedule, shuffle

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 
 import numpy as np
 
-from ..dealing import positive
+from ..levels import positive
 from ..records import Profile, World
 
 

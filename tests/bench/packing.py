@@ -3,9 +3,9 @@
     python tests/bench/packing.py [--quick] [--json FILE]
 
 13,320 samples of mean 45, 4 a rank in a global batch, exact profiles, intercept 0. Every figure is the epoch's time
-over its lower bound: all the work on all the speed, or the biggest sample alone. Columns "ours ... w" have the
-window and, after the stroke, the same time over what can be proved for that window and count of samples (``lower_bound``
-with ``most``): what is left there is all that a better packing could ever gain.
+over its lower bound: all the work on all the speed, or the biggest sample alone. Ours are "fixed" and "free" with
+their windows; after the stroke stands the same time over what can be proved for that window and count of samples
+(``lower_bound`` with ``most``): what is left there is all that a better packing could ever gain.
 """
 
 import argparse

@@ -176,7 +176,7 @@ def test_bad_strategies_are_refused_with_the_choices():
         make("chronica", shares=(1, 2))
 
 
-@pytest.mark.parametrize("module", ["records", "costs", "shares", "dealing", "trades", "packing", "balance"])
+@pytest.mark.parametrize("module", ["records", "costs", "shares", "levels", "dealing", "trades", "packing", "balance"])
 def test_decision_files_load_no_torch_horovod_mpi_and_no_clock(module):
     look = (
         f"import sys, chronica_hvd.{module}; "

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chronica_hvd.dealing import giants, holds, level
+from chronica_hvd.dealing import giants
+from chronica_hvd.levels import holds, level, whole_counts
 from chronica_hvd.packing import lower_bound, pack
 from chronica_hvd.records import Profile, World
 
@@ -151,6 +152,14 @@ def test_samples_stay_in_their_window():
     sizes = gamma(64, 32 * 40)
     step = pack(sizes, 32, World(8), HALF_8, "fixed", window=8) // 8
     assert np.array_equal(step // 8, np.arange(len(sizes)) // (32 * 8))
+
+
+def test_equal_samples_on_unequal_ranks_leave_gaps_only_where_counts_are_fixed():
+    """32 whole samples on ranks of speed 1 and 1/2: 6 on a fast one where 5.33 were ideal, an eighth too long."""
+    assert whole_counts(512, 16, 8, 64, HALF_8, 45.0).tolist() == [36] * 10 + [24] * 5 + [32]
+    sizes = np.full(3200, 45.0)
+    assert over_bound(sizes, 32, HALF_8) == pytest.approx(1.125)
+    assert over_bound(sizes, 32, HALF_8, "free", 64) <= 1.01
 
 
 def test_no_imbalance_costs_nothing():
