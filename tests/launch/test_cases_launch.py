@@ -1,0 +1,128 @@
+"""Cases of people who launch jobs, by their id; and how a job ends when one rank fails."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import chronica_hvd.train.session as session
+
+TRAIN = """
+import os, signal, sys, time, torch
+import chronica_hvd as chronica
+chronica.init()
+w = torch.nn.Parameter(torch.zeros(1))
+optimizer = chronica.DistributedOptimizer(torch.optim.SGD([w], lr=1.0), [("w", w)])
+data = torch.utils.data.TensorDataset(torch.ones(4000, 1))
+loader = chronica.DataLoader(data, 4) if {loader} else [(torch.ones(2, 1),)] * 1000
+for step, (x,) in enumerate(loader):
+    if step == 5 and chronica.rank() == 1:
+        print("AT", time.time(), flush=True)
+        {fault}
+    optimizer.zero_grad()
+    (w * x).mean().backward()
+    optimizer.step()
+    time.sleep(0.005)
+"""
+
+
+def write(tmp_path, text):
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    return path
+
+
+def test_c64_two_worlds_are_refused_with_the_likely_cause():
+    class Mpi:
+        class COMM_WORLD:
+            rank, size = 1, 2
+
+    class Horovod:
+        rank, size = staticmethod(lambda: 0), staticmethod(lambda: 1)
+
+    with pytest.raises(RuntimeError, match="MPI sees rank 1 of 2, Horovod rank 0 of 1.*another MPI"):
+        session._check_world(Mpi, Horovod)
+
+
+@pytest.mark.parametrize("first, second", [("horovod.torch", "mpi4py.MPI"), ("mpi4py.MPI", "horovod.torch")])
+def test_c65_either_import_order_and_mpi_lives_on_after_horovods_shutdown(mpirun, tmp_path, first, second):
+    script = write(
+        tmp_path,
+        f"import importlib\nimportlib.import_module('{first}') if 'horovod' in '{first}' else None\n"
+        "import chronica_hvd as chronica\nchronica.init()\n"
+        f"importlib.import_module('{second}')\n"
+        "import horovod.torch as hvd\nfrom mpi4py import MPI\n"
+        "hvd.shutdown()\nassert MPI.COMM_WORLD.allreduce(1) == 2\n",
+    )
+    done = mpirun(2, script)
+    assert done.returncode == 0, done.stderr
+
+
+def test_c71_threads_and_affinity_are_set_and_in_the_trace(mpirun, tmp_path):
+    script = write(
+        tmp_path,
+        "import sys, torch, chronica_hvd as chronica\nchronica.init()\n"
+        "list(chronica.DataLoader(torch.utils.data.TensorDataset(torch.ones(8)), 4, trace=sys.argv[1]))\n",
+    )
+    done = mpirun(2, script, tmp_path / "trace.jsonl", env={"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    header = json.loads((tmp_path / "trace.jsonl").read_text().splitlines()[0])
+    cores = sorted(os.sched_getaffinity(0))
+    assert [(rank["threads"], rank["affinity"]) for rank in header["ranks"]] == [(1, cores)] * 2
+
+
+@pytest.mark.parametrize("loader", [True, False])
+@pytest.mark.parametrize(
+    "fault, said",
+    [
+        ("raise ValueError('broken part')", "rank 1 on .* raised ValueError: broken part"),
+        ("exit(0)", "rank 1 on .* left the job"),
+        ("os._exit(0)", "rank 1 on .* ended"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 on .* signal 9"),
+    ],
+)
+def test_c73_a_rank_that_fails_or_leaves_ends_the_job_and_is_named(mpirun, tmp_path, fault, said, loader):
+    done = mpirun(3, write(tmp_path, TRAIN.format(fault=fault, loader=loader)))
+    fault_at = float(done.stdout.split("AT ")[1].split()[0])
+    assert done.returncode != 0
+    assert time.time() - fault_at < 10
+    import re
+
+    assert re.search(said, done.stderr.splitlines()[-1]), done.stderr
+
+
+def test_c75_the_table_at_the_start_names_rank_host_device_and_batch(mpirun, tmp_path):
+    script = write(
+        tmp_path,
+        "import torch, chronica_hvd as chronica\nchronica.init()\n"
+        "list(chronica.DataLoader(torch.utils.data.TensorDataset(torch.ones(10)), 5, strategy='even'))\n",
+    )
+    done = mpirun(2, script)
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stderr.splitlines() if "│" in line]
+    host = os.uname().nodename
+    assert [row[:3] + row[-1:] for row in rows] == [["0", host, "cpu", "3"], ["1", host, "cpu", "2"]]
+
+
+@pytest.mark.parametrize("tool", ["horovodrun", "mpirun"])
+def test_other_launchers_work_as_well(tmp_path, tool):
+    program = Path(sys.executable).parent / tool
+    if not program.exists():
+        pytest.skip(f"no {tool} beside this Python")
+    words = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"] if tool == "mpirun" else []
+    script = write(tmp_path, TRAIN.format(fault="pass", loader=True).replace("4000", "40"))
+    line = [program, "-np", "2", *words, sys.executable, script]
+    environ = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
+               "OMPI_MCA_mpi_yield_when_idle": "1"}  # fmt: skip
+    done = subprocess.run(line, capture_output=True, text=True, timeout=90, env=environ)
+    assert done.returncode == 0, done.stderr
+    assert "2 ranks, global batch 4" in done.stdout + done.stderr
+
+
+def test_a_script_without_a_launcher_runs_as_one_rank(tmp_path):
+    script = write(tmp_path, TRAIN.format(fault="pass", loader=True).replace("4000", "40"))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
