@@ -20,6 +20,7 @@ from .trades import Cells, trade
 
 COUNTS = {"fixed": 1, "free": 2}  # most samples of a step, in batches
 CHUNK = 65536  # samples packed at once: enough to keep array operations busy, few enough for the cache
+BLOCKS = 64  # the ranks of a step are filled in at least so many blocks
 PATIENCE = 3  # rounds in a row without a trade after which the others are left out
 SLACK = 1e-3  # of a step's time; nearer than this to the target is near enough
 
@@ -112,25 +113,37 @@ def _in_dealt_order(cell, sizes, steps, ranks, batch):
 def _place(sizes, step, steps, profile, caps):
     """Cell of every sample, (n,): in each step longest first, each to the rank that is then done first.
 
-    All steps advance together; where a step has no sample left its row goes on with samples of size 0.
+    All steps advance together; where a step has no sample left its row goes on with samples of size 0. With many
+    ranks a block of samples is placed at once, on as many ranks, the longest on the first of them.
     """
-    ranks, row = len(profile.slope), np.arange(steps)
+    ranks = len(profile.slope)
+    block = max(1, ranks // BLOCKS) if caps is None else 1
     order = np.argsort(step * (sizes.max() + 1) - sizes)
     quota = np.bincount(step, minlength=steps)
     place = np.arange(len(sizes)) - np.repeat(np.cumsum(quota) - quota, quota)
-    queue, chosen = np.zeros((quota.max(), steps)), np.empty((quota.max(), steps), np.int64)
-    queue[place, step[order]] = sizes[order]
+    turns = -(-quota.max() // block)
+    queue, chosen = np.zeros((turns, steps, block)), np.empty((turns, steps, block), np.int64)
+    queue[place // block, step[order], place % block] = sizes[order]
     time, held = np.tile(profile.intercept, (steps, 1)), np.zeros((steps, ranks), np.int64)
+    row = np.arange(steps)[:, None]
     for turn, size in enumerate(queue):
-        done = time + profile.slope * size[:, None]
+        done = time + profile.slope * size[:, :1]
         if caps is not None:
             done[held >= caps] = np.inf
-        rank = chosen[turn] = done.argmin(1)
-        time[row, rank] = done[row, rank]
+        rank = chosen[turn] = _first_done(done, block)
+        time[row, rank] += profile.slope[rank] * size
         held[row, rank] += 1
     cell = np.empty(len(sizes), np.int64)
-    cell[order] = step[order] * ranks + chosen[place, step[order]]
+    cell[order] = step[order] * ranks + chosen[place // block, step[order], place % block]
     return cell
+
+
+def _first_done(done, count):
+    """The ranks that are done first in each step, soonest first, (K, count); done: (K, M) s."""
+    if count == 1:
+        return done.argmin(axis=1)[:, None]
+    first = np.argpartition(done, count - 1, axis=1)[:, :count]
+    return np.take_along_axis(first, np.take_along_axis(done, first, 1).argsort(axis=1), 1)
 
 
 def _seat_everyone(cell, sizes, steps, world):
@@ -171,10 +184,18 @@ def _trade(sizes, cell, edges, target, group, most, profile, world, rounds):
         group=np.repeat(group, ranks),
         step_most=most,
     )
-    idle = 0
+    cell[order] = _after_trades(cells, rounds)
+    return cell
+
+
+def _after_trades(cells, rounds):
+    """Holders (n,) at the best moment of these rounds: a round may lengthen some steps before it pays."""
+    best, least, idle = cells.holder.copy(), cells.longest().sum(), 0
     for turn in range(rounds):
         idle = 0 if trade(cells, turn) else idle + 1
         if idle == PATIENCE:
             break
-    cell[order] = cells.holder
-    return cell
+        total = cells.longest().sum()
+        if total < least:
+            best, least = cells.holder.copy(), total
+    return best

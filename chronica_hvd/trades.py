@@ -36,10 +36,14 @@ class Cells:
     group: np.ndarray  # (C,) cells among which a sample may move without one coming back, ascending
     step_most: int  # samples a step may come to hold by moves
 
+    def longest(self) -> np.ndarray:
+        """(K,) s over target of the worst cell of each step."""
+        return self.over.reshape(-1, self.ranks).max(axis=1)
+
 
 def trade(cells: Cells, turn: int) -> int:
     """One round of trades; returns their number. turn: number of the round, varies who is looked at."""
-    worst = np.repeat(cells.over.reshape(-1, cells.ranks).max(1), cells.ranks)
+    worst = np.repeat(cells.longest(), cells.ranks)
     mine = np.flatnonzero((cells.over > np.maximum(cells.slack, worst * FOCUS))[cells.holder])
     if not len(mine):
         return 0

@@ -141,6 +141,7 @@ def main():
     scale = 10 if args.quick else 1
     speeds = [speed(n // scale, 64, 16, 8) for n in (10_000, 100_000, 1_000_000)]
     speeds += [speed(512, 4, 16, 24), speed(1_000_000 // scale, 64, 16, 8, "gamma")]
+    speeds += [speed(10_000_000 // scale, 1000, 16, 8, repeats=1)]
     print("\nsamples  ranks  window  rounds  law       cpu_s   over_bound")
     for s in speeds:
         print("{samples:8} {ranks:5} {window:6} {rounds:7}  {law:8}{cpu_s:8.4f} {over_bound:9.4f}".format(**s))
