@@ -18,31 +18,29 @@ from .records import Profile
 ALIKE = 0.25  # standard deviation over mean below which sizes are so alike that whole samples leave gaps
 
 
-def deal(sizes, batch: int, least: int, most: int, profile: Profile) -> tuple[np.ndarray, np.ndarray]:
+def deal(sizes, quota, least: int, most: int, profile: Profile) -> tuple[np.ndarray, np.ndarray]:
     """Step of each sample of one window, (n,) int64, and how long each step shall be, (K,) s.
 
-    sizes: (n,) size units. least, most: samples a step must and may have where steps may differ; most = batch: every
-    step has a batch, the last may be short.
+    sizes: (n,) size units. quota: (K,) samples of each step, only the last may be short. most: 0, or samples a step
+    may have and need not keep the quota; then it has ``least`` at least.
     """
-    table = _Table(sizes, batch, least, most, profile)
+    table = _Table(sizes, quota, least, most, profile)
     long_steps = table.deal_giants()
     for k in range(long_steps):
         table.fill(k)
-    short = most == batch and len(sizes) % batch > 0 and long_steps < len(table.quota)
+    short = table.fixed and quota[-1] < quota[0] and long_steps < len(quota)
     if short:
         table.deal_short()
-    table.deal_alike(long_steps, len(table.quota) - short)
+    table.deal_alike(long_steps, len(quota) - short)
     return table.step, table.target
 
 
 class _Table:
     """The window being dealt: ``rest`` are the samples still in hand, biggest first."""
 
-    def __init__(self, sizes, batch, least, most, profile):
+    def __init__(self, sizes, quota, least, most, profile):
         self.sizes, self.least, self.most, self.profile = sizes, least, most, profile
-        steps = -(-len(sizes) // batch)
-        self.fixed = most == batch
-        self.quota = np.minimum(batch, len(sizes) - batch * np.arange(steps))  # (K,) samples, where fixed
+        self.quota, self.fixed, steps = quota, most == 0, len(quota)
         self.step, self.target = np.empty(len(sizes), np.int64), np.zeros(steps)
         self.held, self.load = np.zeros(steps, np.int64), np.zeros(steps)  # (K,) samples and size units so far
         self.rest = np.argsort(-sizes)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from .dealing import deal
-from .levels import level, positive
+from .levels import equal_counts, level, positive
 from .records import Profile, World
 from .trades import Cells, trade
 
@@ -48,55 +48,76 @@ def _over(profile, steps):
 
 
 def pack(
-    sizes, batch: int, world: World, profile: Profile, count: str = "fixed", window: int = 0, rounds: int = 24
+    sizes,
+    batch: int,
+    world: World,
+    profile: Profile,
+    count: str = "fixed",
+    window: int = 0,
+    rounds: int = 24,
+    steps: int = 0,
 ) -> np.ndarray:
-    """The cell of every sample, (n,) int64, for ``ceil(n / batch)`` steps; ``divmod(cells, M)`` is (step, rank).
+    """The cell of every sample, (n,) int64; ``divmod(cells, M)`` is (step, rank).
 
     sizes: (n,) size units, as dealt. count: "fixed" puts exactly ``batch`` samples in each step (the last may be
     short), "free" keeps that number on average, about twice it at most. window: steps between which samples may be
-    exchanged; 1: none, each batch stays as dealt; 0: all. rounds: of trades; 10 come to within 1 %, 24 closer. Every
-    rank gets ``world.min_count`` samples in each step that has so many, and at most ``world.max_count``. Raises
-    ValueError for an unknown count and for a batch that the caps cannot hold.
+    exchanged; 1: none, each batch stays as dealt; 0: all. rounds: of trades; 10 come to within 1 %, 24 closer. steps:
+    how many to make; 0: ``ceil(n / batch)``, and "fixed" can make no other number. Every rank gets
+    ``world.min_count`` samples in each step that has so many, and at most ``world.max_count``. Raises ValueError for
+    an unknown count, a batch that the caps cannot hold, and samples that do not fit the steps.
     """
     sizes, profile = np.asarray(sizes, float), positive(profile)
-    most = _samples_a_step(len(sizes), batch, world, count)
-    steps = -(-len(sizes) // batch)
-    edges = np.linspace(0, steps, max(steps // window, 1) + 1 if window else 2).astype(int) * batch
+    quota = _quota(len(sizes), batch, steps)
+    most = _most(len(sizes), batch, world, count)
+    if quota.max(initial=0) > max(most, batch) or not most and len(quota) != -(-len(sizes) // batch):
+        raise ValueError(f"{len(sizes)} samples do not make {steps} steps of {batch} with {count} counts")
+    edges = np.linspace(0, len(quota), max(len(quota) // window, 1) + 1 if window else 2).astype(int)
+    ends = np.append(0, np.cumsum(quota))  # (steps + 1,) where in sizes each step begins as dealt
     per_chunk = max(1, CHUNK * (len(edges) - 1) // max(len(sizes), 1))
     cells = np.empty(len(sizes), np.int64)
-    for first in range(0, len(edges) - 1 if steps else 0, per_chunk):
-        some = np.minimum(edges[first : first + per_chunk + 1], len(sizes))
-        part, start = slice(some[0], some[-1]), some[0] // batch * world.size
-        cells[part] = start + _pack_windows(sizes[part], some - some[0], batch, most, profile, world, rounds)
+    for first in range(0, len(edges) - 1 if len(quota) else 0, per_chunk):
+        some = edges[first : first + per_chunk + 1]
+        part = slice(ends[some[0]], ends[some[-1]])
+        quotas = np.split(quota[some[0] : some[-1]], some[1:-1] - some[0])
+        cells[part] = some[0] * world.size + _pack_windows(sizes[part], quotas, most, profile, world, rounds)
     return cells
 
 
-def _samples_a_step(samples, batch, world, count):
-    """How many samples a step may have."""
+def _quota(samples, batch, steps):
+    """Samples of each step as dealt, (K,): full batches and a short last one; alike where steps are prescribed."""
+    needed = -(-samples // batch)
+    if steps and steps != needed:
+        return equal_counts(samples, steps)
+    return np.minimum(batch, samples - batch * np.arange(needed))
+
+
+def _most(samples, batch, world, count):
+    """How many samples a step may have; 0: just its batch."""
     if count not in COUNTS:
         raise ValueError(f"unknown count {count!r}; choose one of {', '.join(COUNTS)}")
-    if world.max_count is None:
-        return batch * COUNTS[count]
-    capped = int(np.sum(world.max_count))
-    if capped < min(batch, samples):
-        caps = np.asarray(world.max_count).tolist()
-        raise ValueError(f"a batch of {batch} does not fit the caps {caps}, {capped} in all; lower the batch")
-    return max(batch, min(capped, batch * COUNTS[count]))
+    most = batch * COUNTS[count]
+    if world.max_count is not None:
+        most = min(most, int(np.sum(world.max_count)))
+        if most < min(batch, samples):
+            caps = np.asarray(world.max_count).tolist()
+            raise ValueError(f"a batch of {batch} does not fit the caps {caps}, {most} in all; lower the batch")
+    return most if most > batch else 0
 
 
-def _pack_windows(sizes, edges, batch, most, profile, world, rounds):
-    """Cells of several windows at once; edges: (windows + 1,) where in ``sizes`` each begins."""
-    least = min(batch, world.size * world.min_count)
+def _pack_windows(sizes, quotas, most, profile, world, rounds):
+    """Cells of several windows at once; quotas: for each window the samples of its steps as dealt."""
+    least = min(quotas[0][0], world.size * world.min_count)
+    edges = np.append(0, np.cumsum([quota.sum() for quota in quotas]))  # (windows + 1,)
     step, target, league = np.empty(len(sizes), np.int64), [], []
-    for w, (start, end) in enumerate(zip(edges[:-1], edges[1:])):
-        dealt, times = deal(sizes[start:end], batch, least, most, profile)
-        step[start:end] = dealt + len(target)
+    for w, quota in enumerate(quotas):
+        dealt, times = deal(sizes[edges[w] : edges[w + 1]], quota, least, most, profile)
+        step[edges[w] : edges[w + 1]] = dealt + len(target)
         target, league = target + times.tolist(), league + [w] * len(times)
     cell = _place(sizes, step, len(target), profile, world.max_count)
     _seat_everyone(cell, sizes, len(target), world)
-    group = np.array(league) if most > batch else np.arange(len(target))
+    group = np.array(league) if most else np.arange(len(target))
     cell = _trade(sizes, cell, edges, np.array(target), group, most, profile, world, rounds)
-    return _in_dealt_order(cell, sizes, len(target), world.size, batch if most == batch else 0)
+    return _in_dealt_order(cell, sizes, len(target), world.size, 0 if most else quotas[0][0])
 
 
 def _in_dealt_order(cell, sizes, steps, ranks, batch):

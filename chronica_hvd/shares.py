@@ -26,7 +26,7 @@ def largest_remainder(weights, total: int) -> np.ndarray:
 
 
 def min_max_shares(slope, intercept, total: int, low=0, high=None) -> np.ndarray:
-    """BOA's whole-number programme, solved exactly (papers: BOA, min-max with bounds).
+    """BOA's whole-number programme (Yang, Kang, Youn 2020, as we understand the paper), solved exactly.
 
     Minimise ``tau`` with ``slope * n + intercept <= tau``, ``sum n = total``, ``low <= n <= high``.
     Samples cost more the later they come, so taking the cheapest next sample is optimal: a bisection on tau

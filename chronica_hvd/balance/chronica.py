@@ -5,7 +5,7 @@
     a_j  s per size unit      b_j  s per step      L_j  load of rank j in a step, size units
     s    size of a sample     beta samples of a step over all ranks
 
-``pick="nearest"`` and ``pick="fit"`` are the paper's data scheduler (section III-C): each rank owns samples; a step
+``pick="nearest"`` and ``pick="fit"`` are the paper's data scheduler: each rank owns samples; a step
 opens with a random one; then, until beta are chosen, the least filled rank ``r`` takes of its own samples the one
 whose time is nearest to the gap ``max acc - acc_r`` (fit: the longest within the gap, else the shortest). Between
 epochs the shuffler (``shuffle``) moves what a rank owns beyond the mean, closest first, to the least loaded ranks.
@@ -73,7 +73,7 @@ class Chronica(Even):
     def plan(self, state: ChronicaState, world: World, profile: Profile, pool: Pool):
         """pack: every step of the pool. nearest, fit: the next ``ahead`` steps."""
         if self.pick == "pack":
-            cells = pack(pool.sizes, pool.batch, world, profile, self.count, self.window)
+            cells = pack(pool.sizes, pool.batch, world, profile, self.count, self.window, steps=pool.steps)
             return _step_plans(pool, cells, pool.steps, profile), _none_of(pool), state
         state = self._owned(state, world, profile, pool)
         rng = np.random.default_rng([state.seed, state.turn])

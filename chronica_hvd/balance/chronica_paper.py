@@ -1,4 +1,4 @@
-"""The two algorithms of the Chronica paper: the scheduler of a step (III-C) and the shuffler of an epoch (III-D).
+"""The two algorithms of the Chronica paper: the data scheduler of a step and the data shuffler of an epoch.
 
 Formulas, symbols and our differences are in ``chronica``; here the lists are sorted by size, so every "closest" is
 a binary search.

@@ -167,7 +167,7 @@ def test_a_step_of_feedback_is_cheap(ranks, limit_s):
     loads, seconds = noisy(rng, 20, np.ones(ranks), 5.0)
     state, best = fed(loads, seconds), np.inf
     for load, second in zip(loads, seconds):
-        start = time.perf_counter()
+        start = time.process_time()
         state = CostFit().observe(state, load, second)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     assert best < limit_s

@@ -148,6 +148,16 @@ def test_window_one_changes_only_who_computes_what():
     assert np.array_equal(cells // 8, np.arange(500) // 32)
 
 
+def test_free_counts_can_make_a_prescribed_number_of_steps():
+    sizes = gamma(64, 500)
+    cells = pack(sizes, 32, World(8), HALF_8, "free", steps=12)
+    assert table(sizes, cells, HALF_8)[0].sum(axis=1).min() >= 8 and cells.max() // 8 == 11
+    with pytest.raises(ValueError, match="500 samples do not make 12 steps of 32 with fixed counts"):
+        pack(sizes, 32, World(8), HALF_8, "fixed", steps=12)
+    with pytest.raises(ValueError, match="500 samples do not make 2 steps of 32 with free counts"):
+        pack(sizes, 32, World(8), HALF_8, "free", steps=2)
+
+
 def test_samples_stay_in_their_window():
     sizes = gamma(64, 32 * 40)
     step = pack(sizes, 32, World(8), HALF_8, "fixed", window=8) // 8
