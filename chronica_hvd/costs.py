@@ -5,8 +5,8 @@ steps in a row that are off in the same way are a change of speed, and the past 
 through the weighted mean; how far its intercept may follow the data depends on how clearly the loads varied,
 because balanced steps have nearly equal loads and would otherwise turn noise into an intercept.
 
-As in the paper (Maeng, Moon, Park, CCGrid 2023) time is affine in load; we differ in bounding a, b >= 0, in forgetting, and in
-not following noise, all of which the paper leaves open.
+As in the paper (Maeng, Moon, Park, CCGrid 2023) time is affine in load; we differ in bounding a, b >= 0, in
+forgetting, and in not following noise, all of which the paper leaves open.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
     a_j  s per size unit      b_j  s per step      L_j  load of rank j in a step, size units
     s    size of a sample     beta samples of a step over all ranks
 
-``pick="nearest"`` and ``pick="fit"`` are the paper's data scheduler: each rank owns samples; a step
-opens with a random one; then, until beta are chosen, the least filled rank ``r`` takes of its own samples the one
-whose time is nearest to the gap ``max acc - acc_r`` (fit: the longest within the gap, else the shortest). Between
-epochs the shuffler (``shuffle``) moves what a rank owns beyond the mean, closest first, to the least loaded ranks.
+``pick="nearest"`` and ``pick="fit"`` are the paper's data scheduler: each rank owns samples; a step opens with a
+random one; then, until beta are chosen, the least filled rank ``r`` takes of its own samples the one whose time is
+nearest to the gap ``max acc - acc_r`` (fit: the longest within the gap, else the shortest). Between epochs the data
+shuffler (``shuffle``) moves what a rank owns beyond the mean, closest first, to the least loaded ranks.
 
 ``pick="pack"`` (ours, the default) packs a window of steps at once: see ``packing``.
 
