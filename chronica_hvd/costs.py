@@ -109,7 +109,7 @@ class CostFit:
         above = np.maximum(state.seconds - held[:, None], 0)
         slope = _median(above / np.where(there, state.load, 1.0), there)
         typical = np.maximum((state.weight * state.seconds).sum(1) / np.maximum(state.weight.sum(1), TINY), TINY)
-        for _ in range(3):
+        for _ in range(2):
             miss = np.abs(state.seconds - slope[:, None] * state.load - intercept[:, None])
             spread = np.maximum(1.4826 * _median(miss, there), 1e-9 * typical)
             near = np.minimum(1, self.clip * spread[:, None] / np.maximum(miss, TINY))
