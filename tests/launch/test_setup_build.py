@@ -80,9 +80,7 @@ def test_toolchain_raises_the_standard(tmp_path, standard):
         "CHRONICA_CXX_STANDARD": standard,
     }
     for command in ([cmake, "-S", ".", "-B", "b"], [cmake, "--build", "b"]):
-        done = subprocess.run(
-            command, cwd=tmp_path, env={**os.environ, **toolchain}, capture_output=True, text=True
-        )
+        done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **toolchain}, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -90,9 +88,7 @@ def test_wheel_holds_every_module(tmp_path):
     """The tests import the clone; this is what a user of `pip install .` gets."""
     for name in ("setup.py", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
-    shutil.copytree(
-        ROOT / "chronica_hvd", tmp_path / "chronica_hvd", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(ROOT / "chronica_hvd", tmp_path / "chronica_hvd", ignore=shutil.ignore_patterns("__pycache__"))
     options = ["-q", "--no-deps", "--no-build-isolation", "-w", "out"]
     wheel = [sys.executable, "-m", "pip", "wheel", *options, "."]
     subprocess.run(wheel, cwd=tmp_path, check=True, capture_output=True)
