@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .table import emulation
+
 COMPUTE, WAIT, OTHER = "#2a6f97", "#f4a259", "#e5e5e5"
 
 
@@ -20,7 +22,7 @@ def draw(path, runs: dict[str, tuple[dict, list[dict]]], seconds: float | None =
     figure, panels = pyplot.subplots(len(runs), 1, sharex=True, squeeze=False, figsize=(11, 1.2 + 2.2 * len(runs)))
     for panel, (title, (header, steps)) in zip(panels[:, 0], runs.items()):
         _strips(panel, header, steps, seconds)
-        panel.set_title(title, loc="left", fontsize=11)
+        panel.set_title(title + emulation(header), loc="left", fontsize=11)
     panels[-1, 0].set_xlabel("seconds of training" + (f" ({note})" if note else ""))
     colours = (("compute", COMPUTE), ("waiting for slower ranks", WAIT), ("data, plan, update", OTHER))
     handles = [Patch(color=colour, label=label) for label, colour in colours]

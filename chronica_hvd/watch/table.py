@@ -12,9 +12,15 @@ def wait_share(steps: list[dict]) -> np.ndarray:
     return wait.sum(axis=0) / step.sum(axis=0)
 
 
+def emulation(header: dict) -> str:
+    """ " (EMULATED devices: ...)", or nothing where a trace's devices are real."""
+    facts = ", ".join(f"{name}={value}" for name, value in header.get("emulated", {}).items())
+    return f" (EMULATED devices: {facts})" if facts else ""
+
+
 def rank_table(title: str, header: dict, steps: list[dict]) -> Table:
     """One line a rank: samples, load, compute, waiting. header, steps: as ``trace.read`` returns them."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title + emulation(header), title_justify="left", min_width=80)
     table.add_column("rank on host")
     for column in ("samples", "load", "compute s", "wait s", "wait share"):
         table.add_column(column, justify="right")
@@ -26,4 +32,15 @@ def rank_table(title: str, header: dict, steps: list[dict]) -> Table:
             f"{rank} on {facts['host']}", f"{samples:.0f}", f"{load:.0f}", f"{compute_s:.2f}", f"{wait_s:.2f}",
             f"{shares[rank]:.1%}",
         )  # fmt: skip
+    return table
+
+
+def comparison_table(runs: dict[str, tuple[float, float, float]], ideal_s: float, note: str = "") -> Table:
+    """One line a run, and the ideal. runs: {name: (s an epoch, wait share of who waits longest, loss at the end)}."""
+    table = Table(title="Comparison" + note, title_justify="left", min_width=80)
+    for column in ("", "epoch s", "over ideal", "longest wait", "loss after"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, (epoch_s, wait, loss) in runs.items():
+        table.add_row(name, f"{epoch_s:.2f}", f"{epoch_s / ideal_s:.3f}", f"{wait:.0%}", f"{loss:.3f}")
+    table.add_row("all work / all speed", f"{ideal_s:.2f}", "1.000", "0%", "")
     return table

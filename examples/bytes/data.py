@@ -17,15 +17,19 @@ SKIPPED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2
 
 
 def functions(limit: int | None = None, shortest: int = 40, longest: int = 4000) -> list[bytes]:
-    """Sources of the running interpreter's own functions in the order of their files, none twice."""
+    """Sources of the running interpreter's own functions, none twice, always the same for one interpreter.
+
+    The files are taken in an order drawn once, and no more of them than the limit needs. Lengths in bytes.
+    """
     root = Path(sysconfig.get_path("stdlib"))
+    paths = [path for path in sorted(root.rglob("*.py")) if SKIPPED.isdisjoint(path.relative_to(root).parts)]
     found: dict[bytes, None] = {}
-    for path in sorted(root.rglob("*.py")):
-        if SKIPPED.isdisjoint(path.relative_to(root).parts):
-            found.update(dict.fromkeys(_functions_of(path)))
-    kept = [text for text in found if shortest <= len(text) <= longest]
-    chosen = np.random.default_rng(0).permutation(len(kept))[:limit]
-    return [kept[index] for index in chosen]
+    for index in np.random.default_rng(0).permutation(len(paths)):
+        texts = _functions_of(paths[index])
+        found.update(dict.fromkeys(text for text in texts if shortest <= len(text) <= longest))
+        if limit and len(found) >= limit:
+            break
+    return list(found)[:limit]
 
 
 def _functions_of(path: Path) -> list[bytes]:

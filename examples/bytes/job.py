@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import time
 
@@ -13,8 +12,11 @@ from data import Functions, functions
 from model import pack
 
 from chronica_hvd.records import StepRecord
+from chronica_hvd.train import emulate, session
 from chronica_hvd.watch.progress import Progress
 from chronica_hvd.watch.trace import TraceWriter
+
+TESTED = 256  # functions of the loss that is reported, the same for both scripts
 
 
 def arguments(description: str) -> argparse.Namespace:
@@ -64,60 +66,43 @@ class Job:
         return bool((times - 1).sum() <= max(0, self.comm.size - (len(self.data) - 1) % self.args.batch - 1))
 
     def finish(self, model: torch.nn.Module) -> None:
-        """Loss of the trained model on the same fixed functions for both scripts; rank 0 writes the report."""
+        """Add the trained model's loss; rank 0 writes the report."""
         if self.comm.rank == 0:
-            contexts, targets = pack([self.data[index] for index in range(256)])
+            contexts, targets = pack([self.data[index] for index in range(min(TESTED, len(self.data)))])
             with torch.no_grad():
                 self.report["loss"] = torch.nn.functional.cross_entropy(model(contexts), targets).item()
             with open(self.args.report, "w") as file:
                 json.dump(self.report, file)
 
-    def check_gradient(self, loader, model: torch.nn.Module, steps: int = 3) -> None:
-        """Largest relative difference of reduced gradients to those of one process on all ranks' samples.
-
-        In float64, on a copy of the model, so that it shows the weighting and not the rounding of float32.
-        """
-        import chronica_hvd as chronica
-
-        twin, errors = copy.deepcopy(model).double(), []
-        names = [(f"check.{name}", parameter) for name, parameter in twin.named_parameters()]
-        optimizer = chronica.DistributedOptimizer(torch.optim.SGD(twin.parameters(), lr=0.0), names)
-        for _, (contexts, targets) in zip(range(steps), loader):
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(twin(contexts), targets).backward()
-            optimizer.synchronize()
-            parts = self.comm.allgather((contexts, targets) if loader.session.weight else None)
-            if self.comm.rank == 0:
-                errors.append(_worst_error(twin, [part for part in parts if part]))
-        self.report["gradient_error"] = max(errors, default=float("nan"))
-
-
-def _worst_error(model: torch.nn.Module, parts: list) -> float:
-    """Over all parameters: largest difference to one process over the largest gradient."""
-    contexts, targets = (torch.cat(tensors) for tensors in zip(*parts))
-    loss = torch.nn.functional.cross_entropy(model(contexts), targets)
-    one = torch.autograd.grad(loss, list(model.parameters()))
-    pairs = zip(model.parameters(), one)
-    return max(((many.grad - alone).abs().max() / alone.abs().max()).item() for many, alone in pairs)
-
 
 class StockTrace:
-    """The trace that stock Horovod does not write: kept on each rank, written by rank 0 at the end."""
+    """Stock Horovod on the same emulated devices, and the trace that it does not write itself.
 
-    def __init__(self, job: Job, device):
-        self.job, self.device, self.rows = job, device, []
+    Rows are kept on each rank; rank 0 writes them at the end.
+    """
 
-    def step(self, epoch: int, step: int, samples: int, load: int) -> None:
-        """A step is over; its times are those of the emulated device."""
-        device = self.device
-        step_s = device.compute_s + device.wait_s
-        self.rows.append((epoch, step, samples, load, device.compute_s, 0.0, 0.0, device.wait_s, step_s))
+    def __init__(self, job: Job, optimizer):
+        self.job, self.device, self.rows = job, emulate.attach(optimizer), []
 
-    def write(self, ranks: list[dict], emulated: dict) -> None:
+    def steps(self, epoch: int, batches):
+        """The batches of one epoch; from one batch to the next is a step."""
+        seen, begun, device = 0, time.perf_counter(), self.device
+        for step, batch in enumerate(batches):
+            samples, seen = len(self.job.data.read) - seen, len(self.job.data.read)
+            load, got = len(batch[1]), time.perf_counter()
+            device.begin(load)
+            yield batch
+            now = time.perf_counter()
+            times = (device.compute_s, got - begun, 0.0, device.wait_s, now - begun)
+            self.rows.append((epoch, step, samples, load, *times))
+            begun = now
+
+    def write(self) -> None:
         """Gather all ranks' rows and write them."""
         table = self.job.comm.gather(np.array(self.rows))
         if table:
-            writer = TraceWriter(self.job.args.trace)
-            writer.header(ranks=ranks, emulated=emulated, strategy="stock Horovod", batch=self.job.args.batch)
+            writer, args = TraceWriter(self.job.args.trace), self.job.args
+            facts = {"strategy": "stock Horovod", "batch": args.batch, "samples": args.functions}
+            writer.header(ranks=session.current().ranks, emulated=emulate.any_emulated(), **facts)
             for row in np.stack(table, axis=1):  # (M, 9)
                 writer.step(StepRecord(int(row[0, 0]), int(row[0, 1]), *row.T[2:]), np.full(len(row), np.nan))

@@ -6,7 +6,6 @@ from job import Job, StockTrace, arguments
 from model import ByteModel, pack
 
 import chronica_hvd as chronica
-from chronica_hvd.train import emulate, session
 
 args = arguments(__doc__)
 chronica.init()  # for the emulated device and the trace alone; hvd.init() otherwise
@@ -20,15 +19,12 @@ optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 
-device = emulate.attach(optimizer)
-trace = StockTrace(job, device)
+trace = StockTrace(job, optimizer)
 for epoch in range(args.epochs):
     sampler.set_epoch(epoch)
-    for step, (contexts, targets) in enumerate(job.epoch(loader)):
-        device.begin(len(targets))
+    for contexts, targets in job.epoch(trace.steps(epoch, loader)):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(contexts), targets).backward()
         optimizer.step()
-        trace.step(epoch, step, args.batch // hvd.size(), len(targets))
-trace.write(session.current().ranks, emulate.any_emulated())
+trace.write()
 job.finish(model)
