@@ -35,7 +35,8 @@ def draw(path, runs: dict[str, tuple[dict, list[dict]]], seconds: float | None =
 
 def _strips(panel, header: dict, steps: list[dict], seconds: float | None) -> None:
     ranks = len(header["ranks"])
-    compute, wait, step = (np.array([row[key] for row in steps]) for key in ("compute_s", "wait_s", "step_s"))  # (S, M)
+    columns = ([row[key] for row in steps] for key in ("compute_s", "wait_s", "step_s"))
+    compute, wait, step = (np.nan_to_num(column) for column in columns)  # (S, M) s; what is unknown is not drawn
     ends = np.cumsum(step, axis=0)
     for rank in range(ranks):
         begin = ends[:, rank] - step[:, rank]

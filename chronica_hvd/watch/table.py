@@ -7,9 +7,10 @@ from rich.table import Table
 
 
 def wait_share(steps: list[dict]) -> np.ndarray:
-    """Part of the time that each rank waits for the others, (M,), from a trace's steps."""
-    wait, step = (np.array([row[key] for row in steps]) for key in ("wait_s", "step_s"))
-    return wait.sum(axis=0) / step.sum(axis=0)
+    """Part of the time that each rank waits for the others, (M,), from a trace's steps; of those it knows both of."""
+    wait, step = (np.array([row[key] for row in steps]) for key in ("wait_s", "step_s"))  # (S, M) s
+    known = np.isfinite(wait) & np.isfinite(step)
+    return wait.sum(axis=0, where=known) / step.sum(axis=0, where=known)
 
 
 def emulation(header: dict) -> str:
@@ -24,7 +25,7 @@ def rank_table(title: str, header: dict, steps: list[dict]) -> Table:
     table.add_column("rank on host")
     for column in ("samples", "load", "compute s", "wait s", "wait share"):
         table.add_column(column, justify="right")
-    sums = {key: np.sum([row[key] for row in steps], axis=0) for key in ("count", "load", "compute_s", "wait_s")}
+    sums = {key: np.nansum([row[key] for row in steps], axis=0) for key in ("count", "load", "compute_s", "wait_s")}
     shares = wait_share(steps)
     for rank, facts in enumerate(header["ranks"]):
         samples, load, compute_s, wait_s = (sums[key][rank] for key in sums)
