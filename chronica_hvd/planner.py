@@ -89,7 +89,8 @@ class Planner:
     def _take_back(self) -> None:
         planned = [ids for plan in self._queue for ids in plan.samples]
         ids = np.concatenate([*planned, self._pool.ids])
-        self._pool, self._queue = Pool(ids, self.sizes[ids], self.batch), []
+        owed = len(self._queue) + self._pool.steps
+        self._pool, self._queue = Pool(ids, self.sizes[ids], self.batch, owed), []
 
     def _drift(self) -> float:
         """How far the ranks' predicted times have moved against each other since the queue was planned."""

@@ -14,6 +14,9 @@ class World:
     size: int  # M, ranks
     min_count: int = 1  # samples a rank gets in every step, where the batch allows it
     max_count: np.ndarray | None = None  # (M,) samples, memory caps; None: no caps
+    threads: np.ndarray | None = None  # (M,) CPU threads at the start; None: one each
+    max_threads: np.ndarray | None = None  # (M,) CPU threads a rank may use; None: those of the start
+    hosts: np.ndarray | None = None  # (M,) host number of each rank; None: one host each
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,12 @@ class Pool:
     ids: np.ndarray  # (n,) int64 sample numbers
     sizes: np.ndarray  # (n,) size units
     batch: int  # global batch, samples of one step over all ranks
+    owed: int | None = None  # steps to make of them, where free counts were planned before; None: by the batch
 
     @property
     def steps(self) -> int:
         """Steps these samples make; the last one may be short."""
-        return -(-len(self.ids) // self.batch)
+        return -(-len(self.ids) // self.batch) if self.owed is None else self.owed
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class StepPlan:
     samples: tuple[np.ndarray, ...]  # M arrays (n_j,) int64 sample numbers
     load: np.ndarray  # (M,) size units
     predicted_s: np.ndarray  # (M,) s
+    threads: np.ndarray | None = None  # (M,) CPU threads to use from now on; None: unchanged
 
     @property
     def count(self) -> np.ndarray:

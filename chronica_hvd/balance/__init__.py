@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from .boa import Boa
 from .chronica import Chronica
+from .ep4ddl import Ep4ddl
 from .even import Even
+from .lb_bsp import LbBsp
 
-STRATEGIES: dict[str, type] = {"even": Even, "chronica": Chronica}
+STRATEGIES: dict[str, type] = {"even": Even, "lb_bsp": LbBsp, "boa": Boa, "ep4ddl": Ep4ddl, "chronica": Chronica}
 
 
 def make(strategy="chronica", **settings):

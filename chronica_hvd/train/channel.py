@@ -25,24 +25,23 @@ END_S = 2.0
 
 
 def encode(plan: StepPlan, epoch: int, step: int, room: int) -> np.ndarray:
-    """A plan as (2 + 3 M + room) float64; sample numbers below 2**53 stay exact."""
-    ids = np.concatenate(plan.samples)
-    message = np.full(2 + 3 * len(plan.samples) + room, -1.0)
-    head = np.concatenate([[epoch, step], plan.count, plan.load, plan.predicted_s, ids])
+    """A plan as (2 + 4 M + room) float64; sample numbers below 2**53 stay exact."""
+    ranks, ids = len(plan.samples), np.concatenate(plan.samples)
+    message = np.full(2 + 4 * ranks + room, -1.0)
+    threads = np.full(ranks, np.nan) if plan.threads is None else plan.threads
+    head = np.concatenate([[epoch, step], plan.count, plan.load, plan.predicted_s, threads, ids])
     message[: len(head)] = head
     return message
 
 
 def decode(message: np.ndarray, ranks: int) -> tuple[int, int, StepPlan]:
     """(epoch, step, plan) of a message."""
-    count, load, predicted_s = message[2 : 2 + 3 * ranks].reshape(3, ranks)
-    ids = message[2 + 3 * ranks :].astype(np.int64)
+    count, load, predicted_s, threads = message[2 : 2 + 4 * ranks].reshape(4, ranks)
+    ids = message[2 + 4 * ranks :].astype(np.int64)
     cuts = np.cumsum(count.astype(np.int64))
-    return (
-        int(message[0]),
-        int(message[1]),
-        StepPlan(tuple(np.split(ids[: cuts[-1]], cuts[:-1])), load, predicted_s),
-    )
+    samples = tuple(np.split(ids[: cuts[-1]], cuts[:-1]))
+    known = None if np.isnan(threads).any() else threads.astype(int)
+    return int(message[0]), int(message[1]), StepPlan(samples, load, predicted_s, known)
 
 
 class Channel:
@@ -112,7 +111,7 @@ class Channel:
     def _receive_next(self) -> None:
         self._open = None
         if self._taken < self._steps:
-            message = np.empty(2 + 3 * self.ranks + self.room)
+            message = np.empty(2 + 4 * self.ranks + self.room)
             self._open = self.plans.Ibcast(message, root=0), message
 
     def _serve(self) -> None:

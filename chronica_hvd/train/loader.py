@@ -7,6 +7,7 @@ import time
 from collections import deque
 
 import numpy as np
+import torch
 import torch.utils.data
 
 from ..order import epoch_steps
@@ -65,7 +66,7 @@ class DataLoader:
             self._torch_options["prefetch_factor"] = prefetch_factor or 1
         planner = self._trace = None
         if self.session.rank == 0:
-            world = World(self.session.size)
+            world = _world(self.session.ranks)
             planner = Planner(self.sizes, self.batch, world, strategy, seed=seed, shuffle=shuffle, drop_last=drop_last)
             self._trace = _trace_writer(trace, self.session, planner, weight)
         self._channel = Channel(self.session, planner, 4 * self.batch, self._record)
@@ -109,6 +110,8 @@ class DataLoader:
         """Begin timing and weighing this rank's part of a plan."""
         count, load = plan.count[self.session.rank], plan.load[self.session.rank]
         self._introduce(plan)
+        if plan.threads is not None and plan.threads[self.session.rank] != torch.get_num_threads():
+            torch.set_num_threads(int(plan.threads[self.session.rank]))
         part, total = (count, plan.count.sum()) if self.weight == "count" else (load, plan.load.sum())
         self.session.begin_pass(part, total)
         self.session.stopwatch.begin(load)
@@ -143,6 +146,14 @@ class _Ids:
             self.plans.append(plan)
             mine = plan.samples[self.loader.session.rank]
             yield (mine if len(mine) else max(plan.samples, key=len)[:1]).tolist()
+
+
+def _world(ranks: list[dict]) -> World:
+    hosts = {name: number for number, name in enumerate(dict.fromkeys(rank["host"] for rank in ranks))}
+    threads, cores = np.array([[rank["threads"], len(rank["affinity"])] for rank in ranks]).T
+    return World(
+        len(ranks), threads=threads, max_threads=cores, hosts=np.array([hosts[rank["host"]] for rank in ranks])
+    )
 
 
 def _checked_sizes(sizes, samples: int) -> np.ndarray:

@@ -50,9 +50,9 @@ def init() -> None:
     global _session
     if _session is not None:
         return
-    os.environ.setdefault("OPAL_PREFIX", _open_mpi_wheel()) if _open_mpi_wheel() else None
-    from mpi4py import MPI  # before Horovod: who initialises MPI also finalises it
-
+    if prefix := _open_mpi_wheel():
+        os.environ.setdefault("OPAL_PREFIX", prefix)
+    from mpi4py import MPI  # isort: skip  # before Horovod: who initialises MPI also finalises it
     import horovod.torch as hvd
 
     hvd.init()

@@ -215,3 +215,21 @@ def test_bad_arguments_are_refused():
     ):
         with pytest.raises(ValueError, match=words):
             chronica.DataLoader(Numbers(3), **bad)
+
+
+@parallel(2)
+def test_threads_of_a_plan_are_really_set():
+    """A strategy of one's own that gives rank 1 two threads."""
+    from dataclasses import dataclass, replace
+
+    from chronica_hvd.balance.even import Even
+
+    @dataclass(frozen=True)
+    class TwoThreads(Even):
+        def plan(self, state, world, profile, pool):
+            plans, left, state = super().plan(state, world, profile, pool)
+            return [replace(plan, threads=np.array([1, 2])) for plan in plans], left, state
+
+    chronica.init()
+    next(iter(chronica.DataLoader(Numbers(8), batch_size=4, strategy=TwoThreads())))
+    assert torch.get_num_threads() == chronica.rank() + 1
