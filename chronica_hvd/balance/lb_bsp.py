@@ -5,7 +5,7 @@ At a step's boundary the batch sizes follow the ranks' sample speeds:
     v_j <- (1 - w) v_j + w * b_j / t_j        b_j = B * v_j / sum v   (largest remainder)
 
     v_j  samples per s of rank j      b_j  its samples in a step      t_j  its compute time, s
-    B    samples of the step          w    weight of the newest step
+    B    samples of the step          w    weight of the newest step; the first steps weigh alike
 
 The paper predicts v_j by a recurrent net from speeds, CPU and memory; an exponential mean stands for it here. New
 sizes are taken only if one of them changes by more than the dead band (Tyagi and Sharma, arXiv 2305.12213).
@@ -13,7 +13,7 @@ sizes are taken only if one of them changes by more than the dead band (Tyagi an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,13 +28,14 @@ class SpeedState:
 
     speed: np.ndarray  # (M,) samples per s; nan before the first feedback
     used: np.ndarray  # (M,) samples per s; nan before the first feedback
+    steps: int = 0  # steps seen
 
 
 @dataclass(frozen=True)
 class LbBsp(Even):
     """Settings: ``newest``, weight of the newest step; ``dead_band``, relative change that is not worth a new plan."""
 
-    newest: float = 0.5
+    newest: float = 0.1
     dead_band: float = 0.05
 
     def init(self, world: World, seed: int = 0) -> SpeedState:
@@ -45,11 +46,12 @@ class LbBsp(Even):
     def observe(self, state: SpeedState, record: StepRecord) -> SpeedState:
         worked = (record.count > 0) & (record.compute_s > 0)
         now = np.divide(record.count, record.compute_s, out=np.full(len(worked), np.nan), where=worked)
-        speed = np.where(np.isnan(state.speed), now, (1 - self.newest) * state.speed + self.newest * now)
+        newest = max(self.newest, 1 / (state.steps + 1))
+        speed = np.where(np.isnan(state.speed), now, (1 - newest) * state.speed + newest * now)
         speed = np.where(worked, speed, state.speed)
         moved = np.abs(speed / speed.sum() / (state.used / state.used.sum()) - 1)
         stale = np.isnan(state.used).any() or moved.max() > self.dead_band
-        return replace(state, speed=speed, used=speed if stale else state.used)
+        return SpeedState(speed, speed if stale else state.used, state.steps + 1)
 
     def counts(self, state: SpeedState, world: World, profile: Profile, samples: int) -> np.ndarray:
         if np.isnan(state.used).any():

@@ -7,12 +7,12 @@ second step waits for the first feedback); planning itself takes no time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ..planner import Planner
-from ..records import StepRecord
+from ..records import StepPlan, StepRecord
 
 LEAD = 2
 
@@ -28,10 +28,13 @@ class Cluster:
     gradient_bytes: float = 0.0  # bytes reduced in a step
     latency_s: float = 0.0  # s per message
     bandwidth: float = 1e9  # bytes per s of a link
+    serial: float = 1.0  # part of the compute that more CPU threads do not speed up; 1: threads do not matter
 
-    def compute_s(self, load: np.ndarray, step: int, rng: np.random.Generator) -> np.ndarray:
-        """Compute time of one step, (M,) s, for loads (M,)."""
-        seconds = load * self.unit_s / self.speeds + self.step_s
+    def compute_s(self, plan: StepPlan, step: int, rng: np.random.Generator) -> np.ndarray:
+        """Compute time of one step of a plan, (M,) s; one thread is the speed given."""
+        seconds = plan.load * self.unit_s / self.speeds + self.step_s
+        if plan.threads is not None:
+            seconds = seconds * (self.serial + (1 - self.serial) / plan.threads)
         for noise in self.noises:
             seconds = seconds * noise(step, len(seconds), rng)
         return seconds
@@ -67,9 +70,9 @@ class Result:
 
 def simulate(planner: Planner, cluster: Cluster, epochs: int = 1, seed: int = 0, change=None) -> Result:
     """Run ``epochs`` epochs. change: {step: speeds (M,)} for machines that change for good."""
-    rng, speeds = np.random.default_rng(seed), cluster.speeds
+    rng = np.random.default_rng(seed)
     compute, loads, plans = [], [], []
-    zero = np.zeros(len(speeds))
+    zero = np.zeros(len(cluster.speeds))
     for epoch in range(epochs):
         planner.start(epoch)
         unseen: list[StepRecord] = []
@@ -79,8 +82,8 @@ def simulate(planner: Planner, cluster: Cluster, epochs: int = 1, seed: int = 0,
                 planner.observe(unseen.pop(0))
             plan, at = planner.next(), len(compute)
             if change and at in change:
-                cluster = Cluster(**{**vars(cluster), "speeds": np.asarray(change[at], float)})
-            seconds = cluster.compute_s(plan.load, at, rng)
+                cluster = replace(cluster, speeds=np.asarray(change[at], float))
+            seconds = cluster.compute_s(plan, at, rng)
             wait = seconds.max() - seconds + cluster.reduce_s
             unseen.append(StepRecord(epoch, step, plan.count, plan.load, seconds, zero, zero, wait, seconds + wait))
             compute.append(seconds)

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from chronica_hvd.balance import STRATEGIES
 from chronica_hvd.planner import Planner
 from chronica_hvd.records import World
 from chronica_hvd.sim.cluster import Cluster, ideal_s, simulate
+from chronica_hvd.sim.compare import Question, answer
 from chronica_hvd.sim.laws import draw_sizes, parse_noise
 
 
@@ -78,3 +80,21 @@ def test_a_change_of_speed_is_balanced_within_ten_steps():
 def test_same_seed_same_run():
     first, second = (run("chronica", noises=(parse_noise("shiftexp:0.5"),))[0] for _ in range(2))
     assert np.array_equal(first.compute_s, second.compute_s)
+
+
+def test_strategies_side_by_side():
+    """The thesis' cluster: 8 workers, four twice as fast; what each strategy can see decides its place."""
+    cluster = Cluster(np.array([1.0] * 4 + [2.0] * 4))
+    report = answer(Question(cluster, samples=3000, epochs=2))
+    over = {name: facts["over_ideal"] for name, facts in report["strategies"].items()}
+    assert list(over) == list(STRATEGIES)
+    assert 1 <= over["chronica"] < 1.05 < over["boa"] < over["even"]
+    assert over["lb_bsp"] < over["even"] and over["ep4ddl"] == pytest.approx(over["even"])
+    assert all(len(facts["wait_share"]) == 8 for facts in report["strategies"].values())
+    assert report["realised_dif"] == pytest.approx(64, rel=0.1)
+
+
+def test_threads_help_ep4ddl_where_they_matter():
+    cluster = Cluster(np.array([1.0, 2.0]), serial=0.1)
+    report = answer(Question(cluster, "constant:10", 400, 8, ("even", "ep4ddl"), max_threads=4))
+    assert report["strategies"]["ep4ddl"]["epoch_s"] < 0.5 * report["strategies"]["even"]["epoch_s"]
