@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ..costs import CostFit
 from ..planner import Planner
 from ..records import StepPlan, StepRecord
 
@@ -23,7 +24,7 @@ class Cluster:
 
     speeds: np.ndarray  # (M,) relative to one another, more is faster
     unit_s: float = 1e-3  # s per size unit at speed 1
-    step_s: float = 0.0  # s per step whatever the load
+    step_s: float | np.ndarray = 0.0  # s per step whatever the load; one number or (M,)
     noises: tuple = ()  # functions of ``laws.parse_noise``
     gradient_bytes: float = 0.0  # bytes reduced in a step
     latency_s: float = 0.0  # s per message
@@ -95,5 +96,18 @@ def simulate(planner: Planner, cluster: Cluster, epochs: int = 1, seed: int = 0,
 
 
 def ideal_s(sizes: np.ndarray, cluster: Cluster, steps: int) -> float:
-    """Total work over total speed, plus what every step costs anyway, in s per epoch."""
-    return float(sizes.sum() * cluster.unit_s / np.sum(cluster.speeds) + steps * (cluster.step_s + cluster.reduce_s))
+    """Total work over total speed, what every step costs anyway charged to the speeds, in s per epoch."""
+    speeds = np.asarray(cluster.speeds)
+    per_step = np.broadcast_to(cluster.step_s, speeds.shape)  # (M,) s
+    own = (sizes.sum() * cluster.unit_s + steps * np.sum(per_step * speeds)) / speeds.sum()
+    return float(own + steps * cluster.reduce_s)
+
+
+def machines_of(steps: list[dict], costs: CostFit | None = None) -> Cluster:
+    """The cluster that a trace was recorded on: speeds in size units per s, seconds a step of each rank."""
+    costs = costs or CostFit(history=max(64, len(steps)), half_life=1e9)
+    state = costs.init(len(steps[0]["load"]))
+    for row in steps:
+        state = costs.observe(state, row["load"], row["compute_s"])
+    profile = costs.profile(state)
+    return Cluster(1 / np.maximum(profile.slope, 1e-300), unit_s=1.0, step_s=profile.intercept)

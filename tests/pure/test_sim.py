@@ -6,7 +6,7 @@ import pytest
 from chronica_hvd.balance import STRATEGIES
 from chronica_hvd.planner import Planner
 from chronica_hvd.records import World
-from chronica_hvd.sim.cluster import Cluster, ideal_s, simulate
+from chronica_hvd.sim.cluster import Cluster, ideal_s, machines_of, simulate
 from chronica_hvd.sim.compare import Question, answer
 from chronica_hvd.sim.laws import draw_sizes, parse_noise
 
@@ -98,3 +98,12 @@ def test_threads_help_ep4ddl_where_they_matter():
     cluster = Cluster(np.array([1.0, 2.0]), serial=0.1)
     report = answer(Question(cluster, "constant:10", 400, 8, ("even", "ep4ddl"), max_threads=4))
     assert report["strategies"]["ep4ddl"]["epoch_s"] < 0.5 * report["strategies"]["even"]["epoch_s"]
+
+
+def test_machines_from_a_recorded_run():
+    cluster = Cluster(np.array([100.0, 50.0]), unit_s=1.0, step_s=np.array([0.1, 0.2]))
+    planner = Planner(draw_sizes("gamma:45:64", 400, np.random.default_rng(0)), 8, World(2), "even")
+    run = simulate(planner, cluster)
+    found = machines_of([{"load": load, "compute_s": compute_s} for load, compute_s in zip(run.load, run.compute_s)])
+    assert found.speeds == pytest.approx(cluster.speeds, rel=0.01)
+    assert found.step_s == pytest.approx(cluster.step_s, rel=0.05)
