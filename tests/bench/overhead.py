@@ -82,10 +82,10 @@ def report(seconds: dict, ranks: int, path: str | None) -> None:
         "ratio_quartiles": [float(q) for q in np.quantile(ratio, (0.25, 0.75))],
         "pairs": len(ratio),
     }
+    low, high = result["ratio_quartiles"]
     print(
         f"{ranks} ranks: stock {result['stock_step_ms']:.2f} ms, chronica {result['chronica_step_ms']:.2f} ms a step; "
-        f"ratio {result['ratio']:.4f} (quartiles {result['ratio_quartiles'][0]:.3f}, {result['ratio_quartiles'][1]:.3f}; "
-        f"{len(ratio)} pairs)"
+        f"ratio {result['ratio']:.4f} (quartiles {low:.3f} to {high:.3f} of {len(ratio)} pairs)"
     )
     if path:
         with open(path, "w") as file:
