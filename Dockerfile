@@ -25,7 +25,7 @@ RUN rm -rf build .venv/lib/python3*/site-packages/torch/test .venv/lib/python3*/
 
 FROM ${RUNTIME}
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates openssh-client python3 \
-    && rm -rf /var/lib/apt/lists/* && useradd --create-home chronica
+    && apt-get clean && rm -rf /var/lib/apt/lists/* && useradd --create-home chronica
 COPY --from=build /opt/chronica /opt/chronica
 # containers forbid the ptrace call by which Open MPI copies between processes
 ENV PATH=/opt/chronica/.venv/bin:$PATH OMPI_MCA_btl_vader_single_copy_mechanism=none
