@@ -193,8 +193,9 @@ def _trace_writer(path, session, planner, weight: str):
         return None
     writer = TraceWriter(path)
     writer.header(
-        ranks=session.ranks, emulated=session.emulated, strategy=_name(planner.strategy), window=planner.strategy.window,
-        batch=planner.batch, weight=weight, samples=len(planner.sizes), steps=planner.steps, seed=planner.seed,
+        ranks=session.ranks, emulated=session.emulated, strategy=_name(planner.strategy),
+        window=planner.strategy.window, batch=planner.batch, weight=weight, samples=len(planner.sizes),
+        steps=planner.steps, seed=planner.seed, size_quantiles=np.quantile(planner.sizes, np.linspace(0, 1, 257)),
     )  # fmt: skip
     return writer
 
