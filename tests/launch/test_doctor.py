@@ -6,6 +6,7 @@ import subprocess
 import sys
 import venv
 
+import pytest
 import typer
 
 import chronica_hvd
@@ -35,6 +36,40 @@ def test_each_thing_wrong_has_a_remedy(monkeypatch, capsys):
 
 def _missing(name):
     raise doctor.importlib.metadata.PackageNotFoundError(name)
+
+
+@pytest.mark.parametrize(
+    "ranks, libraries, remedy",
+    [
+        ([2, 2], ["a"], ""),
+        ([1, 1], ["a"], "mpirun starts another MPI"),
+        ([2, 1], ["a"], "mpi4py and Horovod load different MPIs"),
+        ([2, 2], ["a", "b"], "mpi4py and Horovod load different MPIs"),
+    ],
+)
+def test_two_worlds_are_told_apart(ranks, libraries, remedy):
+    facts = {"ranks": ranks, "libraries": libraries, "threads": True, "version": "Open MPI", "nccl": False}
+    world = doctor._judge(facts)[0]
+    assert world.ok == (not remedy) and world.remedy.startswith(remedy)
+    assert not doctor._judge({**facts, "threads": False})[1].ok
+
+
+def test_a_horovod_that_does_not_load_is_reported(monkeypatch):
+    monkeypatch.setattr(doctor.sys, "executable", "/bin/false")
+    assert not doctor._horovod_torch().ok
+    monkeypatch.setattr(doctor.subprocess, "run", _hangs)
+    check = doctor._horovod_torch()
+    assert not check.ok and "took longer" in check.found and "launch/setup" in check.remedy
+
+
+def _hangs(*words, timeout, **_):
+    raise subprocess.TimeoutExpired(words, timeout)
+
+
+def test_the_table_for_people_shows_what_to_do(capsys):
+    doctor._print([doctor.Check("x", False, "[/tmp]", "do this")])
+    shown = capsys.readouterr().out
+    assert "NO" in shown and "[/tmp]" in shown and "do this" in shown
 
 
 def test_it_works_where_torch_mpi_and_horovod_are_missing(tmp_path):
