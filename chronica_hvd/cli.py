@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -59,6 +60,75 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="One JSON object i
     from . import doctor as checks
 
     sys.exit(checks.main(as_json))
+
+
+@app.command()
+def simulate(
+    workers: int = typer.Option(None, min=1, help="Virtual machines; as many as --speeds names if not given."),
+    speeds: str = typer.Option(None, help="Relative speeds, as in 1,1,2,2 (more is faster); equal if not given."),
+    machines: str = typer.Option(None, help="Take the machines from this recorded trace.jsonl instead."),
+    sizes: str = typer.Option("gamma:45:64", help="normal|gamma|lognormal:MEAN:SD, constant:SIZE, or a file."),
+    samples: int = typer.Option(13_320, min=1, help="Samples of an epoch, where --sizes is a law."),
+    batch: int = typer.Option(32, min=1, help="Global batch, samples."),
+    strategy: str = typer.Option(None, help="Strategies, as in even,chronica; all if not given."),
+    window: int = typer.Option(None, min=1, help="Steps that chronica plans together."),
+    noise: list[str] = typer.Option(
+        [], help="bernoulli:P:FACTOR, shiftexp:ALPHA, pareto:SHAPE, fault:RANK:FACTOR@STEP-STEP; may be repeated."
+    ),
+    unit_cost: float = typer.Option(1e-3, min=0, help="s per size unit at speed 1."),
+    step_cost: float = typer.Option(0.0, min=0, help="s per step whatever the load."),
+    gradient_bytes: float = typer.Option(0.0, min=0, help="Bytes reduced in a step (ring all-reduce)."),
+    latency: float = typer.Option(0.0, min=0, help="s per message."),
+    bandwidth: float = typer.Option(1e9, min=1, help="Bytes per s of a link."),
+    serial: float = typer.Option(1.0, min=0, max=1, help="Part of the compute that more CPU threads do not speed up."),
+    max_threads: int = typer.Option(1, min=1, help="CPU threads a machine may use (for ep4ddl)."),
+    epochs: int = typer.Option(1, min=1),
+    seed: int = typer.Option(0),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object instead of a table."),
+) -> None:
+    """Run the balance strategies on a virtual cluster; nothing is trained and no other machine is needed."""
+    from .sim.compare import Question, answer, cluster_of
+    from .sim.tables import print_strategies
+
+    try:
+        cluster = cluster_of(workers, speeds, machines, noise, unit_s=unit_cost, step_s=step_cost, serial=serial,
+                             gradient_bytes=gradient_bytes, latency_s=latency, bandwidth=bandwidth)  # fmt: skip
+        names = {"strategies": tuple(strategy.split(","))} if strategy else {}
+        settings = {"window": window} if window else {}
+        report = answer(Question(cluster, sizes, samples, batch, **names, settings=settings, epochs=epochs, seed=seed,
+                                 max_threads=max_threads))  # fmt: skip
+    except (ValueError, OSError) as error:
+        sys.exit(f"chronica simulate: {error}")
+    print(json.dumps(report)) if as_json else print_strategies(report)
+
+
+@app.command()
+def plan(
+    profile: str = typer.Option(..., help="trace.jsonl of a short recorded run."),
+    batch: int = typer.Option(None, min=1, help="Another global batch."),
+    strategy: str = typer.Option(None, help="Another strategy."),
+    window: int = typer.Option(None, min=1, help="Another window of chronica."),
+    drop: list[int] = typer.Option([], help="Leave this rank out; may be repeated."),
+    add: list[int] = typer.Option([], help="One more rank like this one; may be repeated."),
+    price: float = typer.Option(0.0, min=0, help="Price per rank and hour."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object instead of a table."),
+) -> None:
+    """What would another batch, strategy, window or set of ranks take? Forecast from one recorded run."""
+    from .sim.tables import print_forecasts
+    from .sim.whatif import Change, forecast, missed, recording_of
+    from .watch.trace import read
+
+    try:
+        recording = recording_of(*read(profile))
+        change = Change(batch, strategy, window, tuple(drop), tuple(add), price)
+        report = {
+            "missed": missed(recording),
+            "recorded": forecast(recording, Change(price=price)),
+            "changed": forecast(recording, change),
+        }
+    except (ValueError, OSError) as error:
+        sys.exit(f"chronica plan: {error}")
+    print(json.dumps(report)) if as_json else print_forecasts(report)
 
 
 def _checked_slow(slow: str | None, ranks: int) -> str | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ..balance import STRATEGIES, make
 from ..planner import Planner
 from ..records import World
-from .cluster import Cluster, ideal_s, simulate
-from .laws import draw_sizes
+from ..watch.trace import read
+from .cluster import Cluster, ideal_s, machines_of, simulate
+from .laws import draw_sizes, parse_noise
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,23 @@ def answer(question: Question) -> dict:
             for name, run in runs.items()
         },
     }
+
+
+def cluster_of(workers, speeds, machines, noises, **settings) -> Cluster:
+    """The cluster that the command line describes. Raises ValueError where its words do not fit together."""
+    noise = tuple(parse_noise(law) for law in noises)
+    if machines:
+        if workers or speeds:
+            raise ValueError("--machines takes the speeds from the trace; leave --workers and --speeds out")
+        found = machines_of(read(machines)[1])
+        kept = {key: value for key, value in settings.items() if key not in ("unit_s", "step_s")}
+        return replace(found, noises=noise, **kept)
+    values = np.array([float(speed) for speed in speeds.split(",")]) if speeds else np.ones(workers or 8)
+    if workers and len(values) != workers:
+        raise ValueError(f"--workers {workers} but {len(values)} speeds were given; name one speed for each worker")
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(f"speeds {speeds} were given; every speed is a number above 0")
+    return Cluster(values, noises=noise, **settings)
 
 
 def _run(name: str, sizes: np.ndarray, question: Question):
