@@ -15,7 +15,8 @@ from . import launcher
 
 TOLD = re.compile(rb"chronica: rank (\d+) on (\S+) (.+)")  # by the library or by guard/
 HIDDEN = re.compile(rb"\x1f[^\n]*\n")  # guard's lines
-FINISHED = "ended with exit code 0"
+FINISHED = "ended with exit code 0"  # these two are no failure as such
+THROUGH = "is through"  # its script, before what it does at exit
 NOTICED = "raised HorovodInternalError"  # another rank is the cause
 GRACE_S = 5.0  # for the job to end by itself once a rank failed
 KILL_S = 2.0  # between asking it to end and killing it
@@ -34,7 +35,7 @@ class Told:
         if found := TOLD.search(line):
             rank, host, how = (part.decode(errors="replace").strip() for part in found.groups())
             self.ends.append((int(rank), host, how))
-            if how != FINISHED and self.failed_at is None:
+            if how not in (FINISHED, THROUGH) and self.failed_at is None:
                 self.failed_at = time.monotonic()
 
     def finished(self) -> int:
@@ -44,12 +45,12 @@ class Told:
     def cause(self) -> str:
         """The first failure, but a rank that only noticed another's, or that left with 0, comes later."""
         noticed = {rank for rank, _, how in self.ends if how.startswith(NOTICED)}
-        order = sorted(self.ends, key=lambda end: (end[0] in noticed, end[2] == FINISHED))
+        order = sorted(self.ends, key=lambda end: (end[0] in noticed, end[2] in (FINISHED, THROUGH)))
         if not order:
             return "mpirun failed before a rank said why; see its words above"
         rank, host, how = order[0]
-        if how == FINISHED:
-            how = "left early with exit code 0"
+        if how in (FINISHED, THROUGH):
+            how = "left early: its script ended or called exit"
         return how.partition("RankLeftError: ")[2] or f"rank {rank} on {host} {how}"
 
 

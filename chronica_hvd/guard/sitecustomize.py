@@ -1,7 +1,8 @@
-"""Loaded first by a rank's Python: tells of the exception that ends it. Leaves nothing to child processes."""
+"""Loaded first by a rank's Python: tells of the exception or the exit that ends it. Leaves nothing to its children."""
 
 import os
 import sys
+import threading
 
 
 def _leave_no_trace() -> None:
@@ -18,17 +19,23 @@ def _leave_no_trace() -> None:
         sys.modules[__name__] = this
 
 
-def _tell_exceptions(told: str) -> None:
-    before = sys.excepthook
+def _tell(told: str) -> None:
+    """Of an exception, and of the script's end before Horovod shuts down: then others fail, and seem to be first."""
+    before, process = sys.excepthook, os.getpid()
 
-    def tell(kind, error, trace):
+    def tell(how: str) -> None:
+        if os.getpid() == process:  # not in a forked worker
+            os.write(2, f"{told}{how}\n".encode(errors="replace"))
+
+    def raised(kind, error, trace):
         before(kind, error, trace)
-        first = (str(error).splitlines() or [""])[0]
-        os.write(2, f"{told}raised {kind.__name__}: {first}\n".encode(errors="replace"))
+        tell(f"raised {kind.__name__}: {(str(error).splitlines() or [''])[0]}")
 
-    sys.excepthook = tell
+    sys.excepthook = raised
+    register = getattr(threading, "_register_atexit", lambda _: None)  # atexit itself is too late
+    register(lambda: tell("is through"))
 
 
 if "CHRONICA_TOLD" in os.environ:
-    _tell_exceptions(os.environ.pop("CHRONICA_TOLD"))
+    _tell(os.environ.pop("CHRONICA_TOLD"))
     _leave_no_trace()

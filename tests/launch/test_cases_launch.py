@@ -96,7 +96,7 @@ def test_c71_threads_and_affinity_are_set_and_in_the_trace(mpirun, tmp_path):
 
 RAISES = ("raise ValueError('broken part')", "rank 1 on {host} raised ValueError: broken part (exit code 1)")
 LEAVES = ("exit(0)", "rank 1 on {host} left the job")
-VANISHES = ("os._exit(0)", "rank 1 on {host} left early with exit code 0 (exit code 1)")
+VANISHES = ("os._exit(0)", "rank 1 on {host} left early: its script ended or called exit (exit code 1)")
 KILLED = ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 on {host} was killed by SIGKILL (exit code 137)")
 
 
@@ -107,7 +107,7 @@ KILLED = ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 on {host} was killed b
         (PLAIN_LOADER, *RAISES),
         (PLAIN_LOADER, *LEAVES),
         (STOCK, *RAISES),
-        (STOCK, LEAVES[0], "rank 1 on {host} left early with exit code 0 (exit code 1)"),
+        (STOCK, LEAVES[0], "rank 1 on {host} left early: its script ended or called exit (exit code 1)"),
         (STOCK, *KILLED),
         (MPI_ONLY, *RAISES),
         (MPI_ONLY, *VANISHES),

@@ -108,7 +108,9 @@ def told(*lines):
 def test_the_cause_is_the_first_failure_not_who_noticed_it():
     noticed = [f"chronica: rank {rank} on a raised HorovodInternalError: shut down" for rank in (0, 2)]
     left = "\x1fchronica: rank 1 on b ended with exit code 0"
-    assert told(*noticed, left).cause() == "rank 1 on b left early with exit code 0"
+    through = [f"\x1fchronica: rank {rank} on b is through" for rank in range(3)]
+    for lines in ([*noticed, left], [through[1], *noticed, through[0]]):
+        assert told(*lines).cause() == "rank 1 on b left early: its script ended or called exit"
     raised = "chronica: rank 1 on b raised ValueError: x"
     assert told(noticed[0], raised, noticed[1]).cause() == "rank 1 on b raised ValueError: x"
     assert told(left, "chronica: rank 0 on a was killed by SIGKILL").cause() == "rank 0 on a was killed by SIGKILL"
@@ -172,6 +174,17 @@ def test_a_program_finds_its_environment_as_it_was():
     mine = "import os; print(os.environ.get('PYTHONPATH'), 'CHRONICA_TOLD' in os.environ)"
     done = chronica_run("-np", "1", "--", "python", "-c", f"{mine}\n{child}", PYTHONPATH="/nowhere")
     assert done.stdout.splitlines() == ["/nowhere False", "/nowhere False sys"]
+
+
+def test_only_the_rank_tells_not_its_forked_workers():
+    program = "import multiprocessing\nfor method in ('fork', 'spawn'):\n    p = multiprocessing.get_context(method)"
+    program += ".Process(target=print)\n    p.start()\n    p.join()"
+    guard = launcher.guarded(["python", "-c", program])
+    done = subprocess.run(guard, capture_output=True, text=True, timeout=60)
+    assert [text.split(" on ")[1].split(" ", 1)[1] for text in done.stderr.splitlines()] == [
+        "is through",
+        "ended with exit code 0",
+    ]
 
 
 def test_another_sitecustomize_still_comes(tmp_path):
