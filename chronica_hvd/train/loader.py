@@ -27,8 +27,9 @@ class DataLoader:
     dataset: readable on every rank (map style). batch_size: samples of one step over all ranks, or a list of one
     number per rank that is used as given. sizes: (n,) size units of each sample (frames, tokens); None: all 1.
     weight: what the loss is a mean over, "count" for samples, "size" for size units. strategy: a name or an object
-    of ``chronica_hvd.balance``; settings as in ``window=16`` go to a strategy given by name. trace: a file that
-    rank 0 writes one JSON line a step to. Further arguments go to torch's DataLoader.
+    of ``chronica_hvd.balance``; window: steps planned together, for a strategy given by name. trace: a file that
+    rank 0 writes one JSON line a step to. max_samples: most samples of a step that each rank's memory holds, one number
+    a rank. Further arguments go to torch's DataLoader.
 
     Each sample comes once an epoch, in an order that is a function of (seed, epoch). In a last step with fewer samples
     than ranks a spare rank gets one sample again with weight 0, so that its gradient is zero and nobody waits.
@@ -48,6 +49,7 @@ class DataLoader:
         shuffle=True,
         drop_last=False,
         trace=None,
+        max_samples=None,
         num_workers=0,
         prefetch_factor=None,
         **torch_options,
@@ -66,7 +68,7 @@ class DataLoader:
             self._torch_options["prefetch_factor"] = prefetch_factor or 1
         planner = self._trace = None
         if self.session.rank == 0:
-            world = _world(self.session.ranks)
+            world = _world(self.session.ranks, max_samples, self.batch)
             planner = Planner(self.sizes, self.batch, world, strategy, seed=seed, shuffle=shuffle, drop_last=drop_last)
             self._trace = _trace_writer(trace, self.session, planner, weight)
         self._channel = Channel(self.session, planner, 4 * self.batch, self._record)
@@ -148,12 +150,18 @@ class _Ids:
             yield (mine if len(mine) else max(plan.samples, key=len)[:1]).tolist()
 
 
-def _world(ranks: list[dict]) -> World:
+def _world(ranks: list[dict], max_samples, batch: int) -> World:
     hosts = {name: number for number, name in enumerate(dict.fromkeys(rank["host"] for rank in ranks))}
     threads, cores = np.array([[rank["threads"], len(rank["affinity"])] for rank in ranks]).T
-    return World(
-        len(ranks), threads=threads, max_threads=cores, hosts=np.array([hosts[rank["host"]] for rank in ranks])
-    )
+    if max_samples is not None:
+        max_samples = np.asarray(max_samples)
+        if max_samples.shape != (len(ranks),) or max_samples.min() < 1 or max_samples.sum() < batch:
+            raise ValueError(
+                f"max_samples={max_samples.tolist()} was given for {len(ranks)} ranks and a global batch of {batch}; "
+                f"give one number of at least 1 for each rank, together at least the batch"
+            )
+    where = np.array([hosts[rank["host"]] for rank in ranks])
+    return World(len(ranks), max_count=max_samples, threads=threads, max_threads=cores, hosts=where)
 
 
 def _checked_sizes(sizes, samples: int) -> np.ndarray:

@@ -102,6 +102,14 @@ def test_c35_a_batch_size_per_rank_sees_each_sample_once():
     assert sorted(gathered(sum(steps, []))) == list(range(7))
 
 
+@parallel(2)
+def test_c07_memory_caps_are_kept():
+    chronica.init()
+    for strategy in ("chronica", "boa", "even"):
+        loader = chronica.DataLoader(Numbers(72), batch_size=36, max_samples=[24, 12], strategy=strategy)
+        assert [len(step) for step in epoch(loader)] == [[24, 12][chronica.rank()]] * 2
+
+
 @parallel(3)
 def test_c17_weights_add_to_one_over_the_ranks():
     chronica.init()
@@ -211,6 +219,8 @@ def test_bad_arguments_are_refused():
         ({"batch_size": 2, "sizes": [1, 2]}, r"shape \(2,\) were given for 3"),
         ({"batch_size": 2, "sizes": [1, 0, 3]}, r"sizes\[1\]"),
         ({"batch_size": 2, "weight": "frames"}, "'count', 'size'"),
+        ({"batch_size": 2, "max_samples": [1, 2]}, "one number of at least 1 for each rank"),
+        ({"batch_size": 2, "max_samples": [1]}, "together at least the batch"),
         ({"batch_size": 2, "strategy": "quick"}, "chronica"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -128,3 +128,13 @@ def test_progress_rewrites_its_line_on_a_terminal(monkeypatch):
         progress.update(done)
     assert text.getvalue().count("\n") == 1 and text.getvalue().endswith("\n")
     assert 10 < text.getvalue().count("\r") <= 51
+
+
+def test_c55_which_rank_is_slow():
+    """Rank 0 computes 50 ms, rank 1 200 ms: rank 0 waits 75 % of the time, rank 1's speed is a quarter of its."""
+    rows = [{"compute_s": np.array([0.05, 0.2]), "wait_s": np.array([0.15, 0.0]), "step_s": np.array([0.2, 0.2])}] * 5
+    assert wait_share(rows) == pytest.approx([0.75, 0])
+    from chronica_hvd.sim.cluster import machines_of
+
+    speeds = machines_of([row | {"load": np.array([8.0, 8.0])} for row in rows]).speeds
+    assert speeds[1] / speeds[0] == pytest.approx(0.25)
