@@ -253,3 +253,33 @@ def test_bad_arguments_are_refused_with_the_way_out():
     optimizer = chronica.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters())
     with pytest.raises(ValueError, match="finite number"):
         optimizer.weigh(float("nan"))
+
+
+@parallel(2)
+def test_c48_a_short_last_accumulation_window():
+    """Five global batches, two passes a step: three updates, the last over one; the weights of one process."""
+    chronica.init()
+    x = torch.arange(1.0, 21.0, dtype=torch.float64)[:, None]
+    loader = chronica.DataLoader(torch.utils.data.TensorDataset(x), 4, seed=3)
+    w = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+    optimizer = chronica.DistributedOptimizer(torch.optim.SGD([w], lr=1e-3), [("w", w)], backward_passes_per_step=2)
+    updates, window, alone = 0, [], torch.ones(1, dtype=torch.float64)
+    for step, (batch,) in enumerate(loader, 1):
+        ((w * batch) ** 2).mean().backward()
+        window.append(batch)
+        if step % 2 == 0 or step == len(loader):
+            optimizer.step()
+            optimizer.zero_grad()
+            updates += 1
+            union = torch.cat(everyones(window))
+            alone = alone - 1e-3 * (2 * alone * union**2).mean()
+            window = []
+            assert torch.allclose(w.detach(), alone, rtol=1e-12)
+    assert updates == 3
+
+
+def everyones(tensors):
+    """The tensors of all ranks, in one list."""
+    from mpi4py import MPI
+
+    return sum(MPI.COMM_WORLD.allgather(tensors), [])
