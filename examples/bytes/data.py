@@ -11,7 +11,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import torch
 
 SKIPPED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "__pycache__"}
 
@@ -45,8 +44,8 @@ def _functions_of(path: Path) -> list[bytes]:
     return [b"".join(lines[node.lineno - 1 : node.end_lineno]) for node in nodes]
 
 
-class Functions(torch.utils.data.Dataset):
-    """Sample i is function i as (bytes,) uint8; ``read`` remembers what was asked for."""
+class Functions:
+    """A data set of map style: sample i is function i as (bytes,) uint8; ``read`` remembers what was asked for."""
 
     def __init__(self, texts: list[bytes]):
         self.texts, self.read = texts, []
@@ -55,9 +54,9 @@ class Functions(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.texts)
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def __getitem__(self, index: int) -> np.ndarray:
         self.read.append(index)
-        return torch.frombuffer(bytearray(self.texts[index]), dtype=torch.uint8)
+        return np.frombuffer(self.texts[index], np.uint8)
 
 
 def describe(sizes: np.ndarray) -> str:

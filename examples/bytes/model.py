@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 CONTEXT = 8  # bytes seen before the one that is predicted; zeros before a function's start
 
 
-def pack(texts: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+def pack(texts: list[np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
     """Contexts (bytes, CONTEXT) uint8 and targets (bytes,) int64 of all functions of a batch, without padding."""
-    padded = [torch.cat([text.new_zeros(CONTEXT), text]) for text in texts]
-    contexts = torch.cat([text.unfold(0, CONTEXT, 1)[:-1] for text in padded])
-    return contexts, torch.cat(texts).long()
+    padded = [np.concatenate([np.zeros(CONTEXT, np.uint8), text]) for text in texts]
+    contexts = [np.lib.stride_tricks.sliding_window_view(text, CONTEXT)[:-1] for text in padded]
+    return torch.from_numpy(np.concatenate(contexts)), torch.from_numpy(np.concatenate(texts)).long()
 
 
 class ByteModel(torch.nn.Module):

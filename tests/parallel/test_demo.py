@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from chronica_hvd.watch.trace import read
 
@@ -98,7 +97,7 @@ def test_the_data_is_the_same_each_time_none_twice_and_of_very_different_lengths
 
 
 def test_packing_predicts_each_byte_from_the_eight_before_it_within_its_function():
-    texts = [torch.arange(1, 12, dtype=torch.uint8), torch.tensor([50, 60], dtype=torch.uint8)]
+    texts = [np.arange(1, 12, dtype=np.uint8), np.array([50, 60], np.uint8)]
     contexts, targets = module("model").pack(texts)
     assert targets.tolist() == [*range(1, 12), 50, 60]
     assert contexts[0].tolist() == [0] * 8
