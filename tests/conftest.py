@@ -12,13 +12,13 @@ import pytest
 
 @pytest.fixture
 def mpirun():
-    """``mpirun(ranks, script, *args, env=None, timeout=60)``: runs it under ``chronica run``; a CompletedProcess.
+    """``mpirun(ranks, script, *args, env=None, timeout=100)``: runs it under ``chronica run``; a CompletedProcess.
 
     The script is a file, or Python code of several lines.
     A job over its time is ended with all its ranks and fails this test alone.
     """
 
-    def run(ranks: int, script, *args, env: dict | None = None, timeout: float = 60):
+    def run(ranks: int, script, *args, env: dict | None = None, timeout: float = 100):
         launcher = [sys.executable, "-m", "chronica_hvd.cli", "run", "-np", str(ranks), "--", sys.executable]
         code = ["-c"] if "\n" in str(script) else []
         line = [*launcher, *code, *map(str, (script, *args))]

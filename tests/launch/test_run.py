@@ -141,7 +141,7 @@ def test_stderr_passes_at_once_and_byte_by_byte_but_for_the_guards_lines():
     assert tee.wait(10) == 0
 
 
-def chronica_run(*words, timeout=60, **environ):
+def chronica_run(*words, timeout=100, **environ):
     environ = {**os.environ, "OMP_NUM_THREADS": "1", **environ}
     return subprocess.run([*CHRONICA, *words], capture_output=True, text=True, timeout=timeout, env=environ)
 
