@@ -109,6 +109,12 @@ def _check_world(MPI, hvd) -> None:
             f"{hvd.size()}: Horovod was built for another MPI, or started over Gloo. Start with `chronica run` or "
             f"mpirun, and see `chronica doctor`"
         )
+    started = os.environ.get("CHRONICA_RANKS")  # of the launcher
+    if started and int(started) != hvd.size():
+        raise RuntimeError(
+            f"chronica run started {started} ranks, but Horovod and mpi4py see {hvd.size()}: mpirun belongs to another MPI "
+            f"than they were built for. Use the mpirun beside this Python, and see `chronica doctor`"
+        )
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         raise RuntimeError(
             f"MPI gives thread level {MPI.Query_thread()}, needed is MPI_THREAD_MULTIPLE ({MPI.THREAD_MULTIPLE}); "

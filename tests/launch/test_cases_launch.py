@@ -67,6 +67,15 @@ def test_c64_two_worlds_are_refused_with_the_likely_cause():
         session._check_world(Mpi, Horovod)
 
 
+def test_c64_an_mpirun_of_another_mpi_is_refused(tmp_path):
+    """Then every process is alone: as one started by itself, though two were asked for."""
+    script = write(tmp_path, "import chronica_hvd as chronica\nchronica.init()\n")
+    environ = {**os.environ, "CHRONICA_RANKS": "2"}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=90, env=environ)
+    assert done.returncode != 0
+    assert "started 2 ranks, but Horovod and mpi4py see 1" in done.stderr
+
+
 @pytest.mark.parametrize("first, second", [("horovod.torch", "mpi4py.MPI"), ("mpi4py.MPI", "horovod.torch")])
 def test_c65_either_import_order_and_mpi_lives_on_after_horovods_shutdown(mpirun, tmp_path, first, second):
     script = write(
