@@ -112,8 +112,8 @@ def _check_world(MPI, hvd) -> None:
     started = os.environ.get("CHRONICA_RANKS")  # of the launcher
     if started and int(started) != hvd.size():
         raise RuntimeError(
-            f"chronica run started {started} ranks, but Horovod and mpi4py see {hvd.size()}: mpirun belongs to another MPI "
-            f"than they were built for. Use the mpirun beside this Python, and see `chronica doctor`"
+            f"chronica run started {started} ranks, but Horovod and mpi4py see {hvd.size()}: mpirun belongs to another "
+            f"MPI than they were built for. Use the mpirun beside this Python, and see `chronica doctor`"
         )
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         raise RuntimeError(
