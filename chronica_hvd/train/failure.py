@@ -7,6 +7,7 @@ whoever still waits for it can say who left instead of hanging or reporting a ba
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
 import time
@@ -28,7 +29,7 @@ class Watch:
     def __init__(self, comm, hosts: list[str]):
         self.comm, self.hosts, self.rank = comm, hosts, comm.rank
         self.place = np.array([-1, -1], np.int64)  # (2,) epoch, step this rank is in; -1: not in an epoch
-        self._sent = []
+        self._sent, self._process = [], os.getpid()
         sys.excepthook = self._raised
         threading.excepthook = lambda args: self._raised(args.exc_type, args.exc_value, args.exc_traceback)
         atexit.register(self._leave)
@@ -65,9 +66,11 @@ class Watch:
         return error
 
     def _raised(self, kind, error, trace) -> None:
+        traceback.print_exception(kind, error, trace)
+        if os.getpid() != self._process:
+            return  # a forked child's own affair
         if issubclass(kind, KeyboardInterrupt):
             self.abort("was interrupted", 130)
-        traceback.print_exception(kind, error, trace)
         if kind.__name__ == "HorovodInternalError":
             error = self.explain(error)
         self.abort(f"raised {type(error).__name__}: {error}")
@@ -75,7 +78,7 @@ class Watch:
     def _leave(self) -> None:
         from mpi4py import MPI
 
-        if MPI.Is_finalized():
+        if MPI.Is_finalized() or os.getpid() != self._process:
             return
         others = [0] if self.rank else range(1, self.comm.size)
         self._sent = [self.comm.Isend(self.place, other, LEAVE_TAG) for other in others]
