@@ -128,3 +128,14 @@ def test_one_at_a_time(clone):
     assert "--no-such" in second.stderr.readline()
     assert second.wait() == 1
     second.stderr.close()
+
+
+@pytest.mark.skipif(not Path(sys.prefix, "bin/ompi_info").exists(), reason="not the MPI of a wheel")
+def test_the_wheels_mpi_starts_without_ssh(tmp_path):
+    """Containers have none, and Open MPI as it comes then refuses to start even on one machine."""
+    for tool in ("sh", "bash", "env", "true", "dirname", "readlink", "uname"):
+        (tmp_path / tool).symlink_to(shutil.which(tool))
+    environ = {"PATH": str(tmp_path), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    mpirun = [Path(sys.prefix, "bin/mpirun"), "--oversubscribe", "-np", "2", "true"]
+    done = subprocess.run(mpirun, env=environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
