@@ -133,7 +133,7 @@ def test_one_at_a_time(clone):
 @pytest.mark.skipif(not Path(sys.prefix, "bin/ompi_info").exists(), reason="not the MPI of a wheel")
 def test_the_wheels_mpi_starts_without_ssh(tmp_path):
     """Containers have none, and Open MPI as it comes then refuses to start even on one machine."""
-    for tool in ("sh", "bash", "env", "true", "dirname", "readlink", "uname"):
+    for tool in ("sh", "bash", "env", "true", "false", "dirname", "readlink", "uname"):
         (tmp_path / tool).symlink_to(shutil.which(tool))
     environ = {"PATH": str(tmp_path), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     mpirun = [Path(sys.prefix, "bin/mpirun"), "--oversubscribe", "-np", "2", "true"]
