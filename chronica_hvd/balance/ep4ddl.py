@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..records import Pool, Profile, StepPlan, StepRecord, World
+from ..records import Pool, Profile, StepRecord, World
 from .even import Even
 
 
@@ -99,5 +99,5 @@ class Ep4ddl(Even):
         return replace(state, seconds=after, threads=chosen)
 
     def plan(self, state: ThreadState, world: World, profile: Profile, pool: Pool):
-        plans, left, state = super().plan(state, world, profile, pool)
-        return [StepPlan(p.samples, p.load, p.predicted_s, state.threads) for p in plans], left, state
+        plans, left, _ = super().plan(state, world, profile, pool)
+        return [replace(plan, threads=state.threads) for plan in plans], left, state

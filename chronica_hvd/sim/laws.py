@@ -23,7 +23,8 @@ def draw_sizes(law: str, samples: int, rng: np.random.Generator) -> np.ndarray:
     try:
         values = [float(number) for number in numbers]
         if name == "constant":
-            return np.full(samples, *values)
+            (size,) = values
+            return np.full(samples, size)
         if name in ("normal", "gamma", "lognormal"):
             mean, deviation = values
             return np.maximum(1.0, _draw(name, mean, deviation, samples, rng))

@@ -57,7 +57,7 @@ class Channel:
         """Start an epoch of this many steps; the plan of step s waits for the records up to ``s - lead``."""
         self.epoch, self._steps, self._lead = epoch, steps, lead
         self._taken = self._sent = 0
-        self._open = None  # (request, buffer) of the next plan
+        self._open: tuple | None = None  # (request, buffer) of the next plan
         self._gathering: list[tuple] = []
         if self.planner:
             self._inbox, self._outbox, self._last = queue.Queue(), queue.Queue(), steps
@@ -72,6 +72,7 @@ class Channel:
             self.session.soft_wait(lambda: not self._outbox.empty(), POLL_S)
             message = self._outbox.get()
         else:
+            assert self._open, "one plan is always on its way until the epoch's last was taken"
             request, message = self._open
             self.session.soft_wait(request.Test, POLL_S)
         self._taken += 1

@@ -70,17 +70,17 @@ class StepWeight:
         grad = self.inner.decompress(tensor, inner) if self.inner and context else tensor
         return scale_(grad, self.correction / keep)
 
-    def announce(self) -> None:
-        """Send this rank's true total on its way, once a step."""
+    def announce(self):
+        """Send this rank's true total on its way, once a step; returns the function that waits for the sum."""
         if self._finish is None:
             self._enter_pass()
             mine = torch.tensor([self.sum, self._reference], dtype=torch.float64)
             self._finish = self.reduce(mine)
+        return self._finish
 
     def agree(self) -> float:
         """Wait for the true total of all ranks. Raises RuntimeError if the ranks planned with different totals."""
-        self.announce()
-        total, references = self._finish().tolist()
+        total, references = self.announce()().tolist()
         if not math.isclose(references, self.ranks * self._reference, rel_tol=1e-9):
             raise RuntimeError(
                 f"the ranks weigh this step differently (this one expects a total of {self._reference:g}, the mean is "
