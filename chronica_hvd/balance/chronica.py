@@ -27,6 +27,7 @@ import numpy as np
 from ..levels import positive
 from ..packing import COUNTS, pack
 from ..records import Pool, Profile, World
+from ..shares import min_max_shares
 from .chronica_paper import schedule, shuffle
 from .even import Even, step_plan
 
@@ -73,7 +74,10 @@ class Chronica(Even):
     def plan(self, state: ChronicaState, world: World, profile: Profile, pool: Pool):
         """pack: every step of the pool. nearest, fit: the next ``ahead`` steps."""
         if self.pick == "pack":
-            cells = pack(pool.sizes, pool.batch, world, profile, self.count, self.window, steps=pool.steps)
+            if self.count == "fixed" and len(pool.ids) and np.ptp(pool.sizes) == 0:
+                cells = _alike(pool, world, positive(profile))
+            else:
+                cells = pack(pool.sizes, pool.batch, world, profile, self.count, self.window, steps=pool.steps)
             return _step_plans(pool, cells, pool.steps, profile), _none_of(pool), state
         state = self._owned(state, world, profile, pool)
         rng = np.random.default_rng([state.seed, state.turn])
@@ -97,6 +101,17 @@ class Chronica(Even):
             state = replace(state, slope=slope)
         owner[pool.ids] = mine
         return replace(state, owner=owner)
+
+
+def _alike(pool, world, profile):
+    """Cells (n,) of samples of one size, where their numbers are all there is to choose; batches stay as dealt."""
+    slope, cells = profile.slope * pool.sizes[0], []
+    for first in range(0, len(pool.ids), pool.batch):
+        samples = min(pool.batch, len(pool.ids) - first)
+        low = world.min_count if samples >= world.min_count * world.size else 0
+        shares = min_max_shares(slope, profile.intercept, samples, low, world.max_count)
+        cells.append(len(cells) * world.size + np.repeat(np.arange(world.size), shares))
+    return np.concatenate(cells)
 
 
 def _step_plans(pool, cells, steps, profile):
