@@ -13,7 +13,7 @@ from .costs import CostFit
 from .order import epoch_order, epoch_steps
 from .records import Pool, Profile, StepPlan, StepRecord, World
 
-REPLAN_DRIFT = 0.02  # a rank's predicted time moved this far against the others': plan what is left anew
+REPLAN_LOSS = 0.01  # what is known now makes the planned steps this much longer than need be: plan them anew
 
 
 class Planner:
@@ -60,7 +60,7 @@ class Planner:
 
     def next(self) -> StepPlan:
         """The plan of the next step. Raises IndexError when the epoch is used up."""
-        if self._queue and self._drift() > REPLAN_DRIFT:
+        if self._queue and self._loss() > REPLAN_LOSS:
             self._take_back()
         if not self._queue:
             self._fill()
@@ -92,8 +92,14 @@ class Planner:
         owed = len(self._queue) + self._pool.steps
         self._pool, self._queue = Pool(ids, self.sizes[ids], self.batch, owed), []
 
-    def _drift(self) -> float:
-        """How far the ranks' predicted times have moved against each other since the queue was planned."""
-        load = np.mean([plan.load for plan in self._queue], axis=0)
-        moved = self.profile.seconds(load) / np.maximum(self._planned_with.seconds(load), 1e-300)
-        return float(moved.max() / moved.min() - 1)
+    def _loss(self) -> float:
+        """By how much the queue's steps have become longer, over the shortest possible, than when they were planned."""
+        load = np.stack([plan.load for plan in self._queue])
+        return _over_shortest(self.profile, load) / _over_shortest(self._planned_with, load) - 1
+
+
+def _over_shortest(profile: Profile, load: np.ndarray) -> float:
+    """Time of steps with loads (K, M) over that of the same work divided perfectly."""
+    speed = 1 / np.maximum(profile.slope, 1e-300)  # (M,) size units per s
+    perfect = (load.sum() + len(load) * (profile.intercept * speed).sum()) / speed.sum()
+    return float(profile.seconds(load).max(axis=1).sum() / perfect)

@@ -114,8 +114,8 @@ class DataLoader:
         self._introduce(plan)
         if plan.threads is not None and plan.threads[self.session.rank] != torch.get_num_threads():
             torch.set_num_threads(int(plan.threads[self.session.rank]))
-        part, total = (count, plan.count.sum()) if self.weight == "count" else (load, plan.load.sum())
-        self.session.begin_pass(part, total)
+        weights = plan.count if self.weight == "count" else plan.load
+        self.session.begin_pass(weights[self.session.rank], weights.sum(), bool(np.ptp(weights) == 0))
         self.session.stopwatch.begin(load)
         return {"count": count, "load": load}
 

@@ -37,7 +37,13 @@ def DistributedOptimizer(
     session = current()
     inner = None if compression is hvd.Compression.none else compression
     ranks = process_set.size()
-    weight = StepWeight(session, inner, ranks, backward_passes_per_step, lambda mine: _sum_async(mine, process_set))
+
+    def average(alike: bool) -> None:
+        wrapped.op = hvd.Average if alike else hvd.Sum
+
+    weight = StepWeight(
+        session, inner, ranks, backward_passes_per_step, lambda mine: _sum_async(mine, process_set), average
+    )
     wrapped = hvd.DistributedOptimizer(
         optimizer, named_parameters, weight, backward_passes_per_step, hvd.Sum, 1.0, num_groups, groups,
         sparse_as_dense, process_set,

@@ -11,6 +11,8 @@ from pathlib import Path
 from . import emulate, failure
 from .timers import CudaClock, HostClock, Stopwatch
 
+SPIN_S = 0.02  # a wait this short is the reduction itself, and looking without pause finds its end soonest
+
 _session: Session | None = None
 
 
@@ -22,20 +24,27 @@ class Session:
         self.rank, self.size = comm.rank, comm.size
         self.stopwatch = Stopwatch(clock, emulate.Device.from_environment(comm.rank))
         self.emulated = emulate.any_emulated()
+        here = [other for other in ranks if other["host"] == ranks[self.rank]["host"]]
+        self.spin_s = SPIN_S if len(here) <= len(ranks[self.rank]["affinity"]) else 0.0  # s; cores may be needed
         self.introduced = False  # the table at the start was printed
         self.passes = 0  # batches handed out or weighed so far
         self.weight = 1.0  # what this pass's loss is a mean over on this rank
-        self.total = float(self.size)  # the same over all ranks as planned; nan: not known before the step
+        self.total = float(self.size)  # the same over all ranks as planned
+        self.alike = True  # whether all ranks are known to have the same weight
 
-    def begin_pass(self, weight: float, total: float) -> None:
-        """A batch of this weight is handed out; ``total`` is the planned sum over all ranks."""
-        self.weight, self.total = float(weight), float(total)
+    def begin_pass(self, weight: float, total: float, alike: bool = False) -> None:
+        """A batch of this weight is handed out; ``total`` is the planned sum over all ranks, all ``alike`` or not."""
+        self.weight, self.total, self.alike = float(weight), float(total), alike
         self.passes += 1
 
     def soft_wait(self, done, interval_s: float = 2e-4) -> None:
-        """Wait for ``done()`` without burning the core that a slower rank may need."""
-        look = time.perf_counter() + 0.5
+        """Wait for ``done()``, but not for long without leaving the core to a slower rank."""
+        begun = time.perf_counter()
+        look = begun + 0.5
         while not done():
+            if time.perf_counter() < begun + self.spin_s:
+                os.sched_yield()
+                continue
             time.sleep(interval_s)
             if time.perf_counter() > look:
                 self.watch.check()

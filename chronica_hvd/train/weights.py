@@ -32,11 +32,12 @@ class StepWeight:
     """Weights of one optimizer step on one rank; stands in for Horovod's ``compression``.
 
     inner: Horovod's compressor, or None. passes: backward passes of one step. reduce: starts the sum of a small
-    float64 tensor over the ranks and returns the function that waits for it.
+    float64 tensor over the ranks and returns the function that waits for it. average: told once a step whether
+    Horovod's plain average does, because all ranks are known to weigh alike; then nothing is multiplied here.
     """
 
-    def __init__(self, session, inner, ranks: int, passes: int, reduce):
-        self.session, self.ranks, self.passes, self.reduce = session, ranks, passes, reduce
+    def __init__(self, session, inner, ranks: int, passes: int, reduce, average):
+        self.session, self.ranks, self.passes, self.reduce, self.average = session, ranks, passes, reduce, average
         self.inner = inner
         self.last_total = 0.0  # of the last step, the same on all ranks; 0: none yet
         self.reset()
@@ -54,15 +55,16 @@ class StepWeight:
 
     def compress(self, grad: torch.Tensor):
         """Weigh and compress a gradient that is about to be reduced."""
-        keep = self._headroom(grad)
-        grad = scale_(grad, self.factor() * keep)
+        factor = self.factor()
+        keep = 1.0 if self.alike else self._headroom(grad)
+        grad = scale_(grad, factor * keep)
         tensor, context = self.inner.compress(grad) if self.inner else (grad, None)
         return tensor, (keep, context)
 
     def factor(self) -> float:
-        """This rank's share of the step; 1 where each pass was weighed already."""
+        """This rank's share of the step; 1 where each pass was weighed already, or Horovod averages."""
         self.announce()
-        return 1.0 if self.passes > 1 else share(self.sum, self._reference)
+        return 1.0 if self.passes > 1 or self.alike else share(self.sum, self._reference)
 
     def decompress(self, tensor: torch.Tensor, context):
         """Undo the compression and correct by the true total."""
@@ -74,6 +76,8 @@ class StepWeight:
         """Send this rank's true total on its way, once a step; returns the function that waits for the sum."""
         if self._finish is None:
             self._enter_pass()
+            self.alike = self.passes == 1 and self.session.alike
+            self.average(self.alike)
             mine = torch.tensor([self.sum, self._reference], dtype=torch.float64)
             self._finish = self.reduce(mine)
         return self._finish
@@ -81,14 +85,17 @@ class StepWeight:
     def agree(self) -> float:
         """Wait for the true total of all ranks. Raises RuntimeError if the ranks planned with different totals."""
         total, references = self.announce()().tolist()
-        if not math.isclose(references, self.ranks * self._reference, rel_tol=1e-9):
+        self.last_total = total
+        if self.alike and math.isclose(total, self.ranks * self.sum, rel_tol=1e-9):
+            self.correction = 1.0
+            return total
+        if self.alike or not math.isclose(references, self.ranks * self._reference, rel_tol=1e-9):
             raise RuntimeError(
                 f"the ranks weigh this step differently (this one expects a total of {self._reference:g}, the mean is "
                 f"{references / self.ranks:g}); let all of them use the loader's weight or all call optimizer.weigh()"
             )
         exact = math.isclose(total, self._reference, rel_tol=1e-12)
         self.correction = 1.0 if exact or not total else self._reference / total
-        self.last_total = total
         return total
 
     def _enter_pass(self) -> None:
