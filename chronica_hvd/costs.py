@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .alike import pooled, standard_error
 from .records import Profile
 
 TINY = 1e-300
@@ -31,6 +32,7 @@ class CostState:
     intercept: np.ndarray  # (M,) s; nan before the first feedback
     scatter: np.ndarray  # (M,) typical relative miss of the line; nan before the first feedback
     steps: int = 0  # steps seen
+    calm: int = 0  # steps in a row in which no rank missed its line by as much as a change of speed would
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class CostFit:
     change_scatter: float = 4.0  # ... and this many typical misses ...
     change_steps: int = 3  # ... in so many steps in a row
     fade: float = 0.05  # weight left to the steps before a change
-    every: int = 4  # steps between two fits while all goes as predicted
+    every: int = 8  # steps between two fits while all goes as predicted
     timing: float = 0.01  # relative noise expected of a timing before the data tell
     doubt: float = 30.0  # signal over noise at which the intercept follows the data by a quarter
 
@@ -59,25 +61,35 @@ class CostFit:
         seen = np.isfinite(load) & np.isfinite(seconds) & (load > 0) & (seconds >= 0)
         if not seen.any():
             return state
-        expected = self._as_expected(state, load, seconds, seen)
-        state = self._append(state, np.where(seen, load, 0.0), np.where(seen, seconds, 0.0), seen)
+        miss = np.where(seen, self._miss(state, load, seconds), 0.0)
+        expected = np.all(miss <= np.maximum(self.clip * state.scatter, 2 * self.timing))
+        calm = state.calm + 1 if np.all(miss <= np.maximum(self.change_scatter * state.scatter, self.change)) else 0
+        state = self._append(replace(state, calm=calm), np.where(seen, load, 0.0), np.where(seen, seconds, 0.0), seen)
         if expected and state.steps > 2 * self.every and state.steps % self.every:
             return state
         return self._fit(self._changed(state, seen))
 
-    def _as_expected(self, state, load, seconds, seen) -> bool:
-        """Whether the newest step says nothing new: every rank within its usual miss, so the fit can wait."""
-        line = np.maximum(state.slope * load + state.intercept, TINY)
-        usual = np.maximum(self.clip * state.scatter, 2 * self.timing)
-        return bool(np.all(np.abs(seconds / line - 1)[seen] <= usual[seen]))
+    def _miss(self, state, load, seconds):
+        """How far the newest step is from each rank's line, (M,) relative; nan before there is one."""
+        return np.abs(seconds / np.maximum(state.slope * load + state.intercept, TINY) - 1)
 
     def profile(self, state: CostState) -> Profile:
         """Today's line of every rank; ranks not seen yet are taken for typical ones, all unknown: a = 1, b = 0."""
         known = np.isfinite(state.slope)
         if not known.any():
             return Profile.unknown(len(known))
+        if known.all():
+            return Profile(state.slope, state.intercept)
         slope = np.where(known, state.slope, np.median(state.slope[known]))
         return Profile(slope, np.where(known, state.intercept, np.median(state.intercept[known])))
+
+    def pooled_profile(self, state: CostState) -> Profile:
+        """The same with one line for ranks whose timings do not tell them apart; what plans are made with."""
+        profile, steps = self.profile(state), state.weight.sum(1)
+        if not steps.all():
+            return profile
+        load = (state.weight * state.load).sum(1) / steps
+        return pooled(profile, load, standard_error(state.scatter, steps))
 
     def _append(self, state, load, seconds, seen):
         def push(past, now):

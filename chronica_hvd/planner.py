@@ -14,6 +14,7 @@ from .order import epoch_order, epoch_steps
 from .records import Pool, Profile, StepPlan, StepRecord, World
 
 REPLAN_LOSS = 0.01  # what is known now makes the planned steps this much longer than need be: plan them anew
+CALM_STEPS = 8  # so many steps in a row without a surprise are calm
 
 
 class Planner:
@@ -49,6 +50,16 @@ class Planner:
         """Steps of one epoch."""
         return epoch_steps(len(self.sizes), self.batch, self.drop_last)
 
+    @property
+    def informed(self) -> bool:
+        """Whether any step was observed yet."""
+        return self.cost_state.steps > 0
+
+    @property
+    def calm(self) -> bool:
+        """Whether the last steps went as predicted on every rank."""
+        return self.cost_state.calm >= CALM_STEPS
+
     def start(self, epoch: int) -> None:
         """Begin an epoch: deal its samples; what is known about the ranks is kept."""
         self.epoch = epoch
@@ -56,12 +67,14 @@ class Planner:
         self._dealt = order[: self.steps * self.batch]  # (n,) not yet drawn into the pool
         self._pool = self._draw(0)
         self._queue: list[StepPlan] = []  # planned, not yet handed out
-        self._planned_with = self.profile
+        self._planned_with = self._judged_with = self.profile
 
     def next(self) -> StepPlan:
         """The plan of the next step. Raises IndexError when the epoch is used up."""
-        if self._queue and self._loss() > REPLAN_LOSS:
-            self._take_back()
+        if self._queue and self.profile is not self._judged_with:
+            self._judged_with = self.profile
+            if self._loss() > REPLAN_LOSS:
+                self._take_back()
         if not self._queue:
             self._fill()
         return self._queue.pop(0)
@@ -69,8 +82,10 @@ class Planner:
     def observe(self, record: StepRecord) -> None:
         """Learn from one step's records of all ranks."""
         self.state = self.strategy.observe(self.state, record)
+        fitted = self.cost_state.slope
         self.cost_state = self.costs.observe(self.cost_state, record.load, record.compute_s)
-        self.profile = self.costs.profile(self.cost_state)
+        if self.cost_state.slope is not fitted:
+            self.profile = self.costs.pooled_profile(self.cost_state)
 
     def _draw(self, samples: int) -> Pool:
         ids, self._dealt = self._dealt[:samples], self._dealt[samples:]
@@ -84,7 +99,7 @@ class Planner:
         if not len(self._pool.ids):
             raise IndexError(f"epoch {self.epoch} has no step left of its {self.steps}")
         self._queue, self._pool, self.state = self.strategy.plan(self.state, self.world, self.profile, self._pool)
-        self._planned_with = self.profile
+        self._planned_with = self._judged_with = self.profile
 
     def _take_back(self) -> None:
         planned = [ids for plan in self._queue for ids in plan.samples]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class StepPlan:
     predicted_s: np.ndarray  # (M,) s
     threads: np.ndarray | None = None  # (M,) CPU threads to use from now on; None: unchanged
 
-    @property
+    @cached_property
     def count(self) -> np.ndarray:
         """(M,) samples of each rank."""
         return np.array([len(ids) for ids in self.samples])

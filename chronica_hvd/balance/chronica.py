@@ -105,13 +105,17 @@ class Chronica(Even):
 
 def _alike(pool, world, profile):
     """Cells (n,) of samples of one size, where their numbers are all there is to choose; batches stay as dealt."""
-    slope, cells = profile.slope * pool.sizes[0], []
-    for first in range(0, len(pool.ids), pool.batch):
-        samples = min(pool.batch, len(pool.ids) - first)
-        low = world.min_count if samples >= world.min_count * world.size else 0
-        shares = min_max_shares(slope, profile.intercept, samples, low, world.max_count)
-        cells.append(len(cells) * world.size + np.repeat(np.arange(world.size), shares))
-    return np.concatenate(cells)
+    full, rest = divmod(len(pool.ids), pool.batch)
+    ranks = [_ranks_alike(samples, pool.sizes[0], world, profile) for samples in (pool.batch, rest)]
+    step = np.arange(len(pool.ids)) // pool.batch
+    return step * world.size + np.append(np.tile(ranks[0], full), ranks[1])
+
+
+def _ranks_alike(samples, size, world, profile):
+    """The rank of each of a step's samples of one size, (samples,)."""
+    low = world.min_count if samples >= world.min_count * world.size else 0
+    shares = min_max_shares(profile.slope * size, profile.intercept, samples, low, world.max_count)
+    return np.repeat(np.arange(world.size), shares)
 
 
 def _step_plans(pool, cells, steps, profile):

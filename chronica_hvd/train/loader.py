@@ -115,7 +115,7 @@ class DataLoader:
         if plan.threads is not None and plan.threads[self.session.rank] != torch.get_num_threads():
             torch.set_num_threads(int(plan.threads[self.session.rank]))
         weights = plan.count if self.weight == "count" else plan.load
-        self.session.begin_pass(weights[self.session.rank], weights.sum(), bool(np.ptp(weights) == 0))
+        self.session.begin_pass(weights[self.session.rank], weights.sum(), bool((weights == weights[0]).all()))
         self.session.stopwatch.begin(load)
         return {"count": count, "load": load}
 
