@@ -11,6 +11,7 @@ import numpy as np
 from .balance import make
 from .costs import CostFit
 from .order import epoch_order, epoch_steps
+from .placed import Placement, placed_order
 from .records import Pool, Profile, StepPlan, StepRecord, World
 
 REPLAN_LOSS = 0.01  # what is known now makes the planned steps this much longer than need be: plan them anew
@@ -20,7 +21,8 @@ CALM_STEPS = 8  # so many steps in a row without a surprise are calm
 class Planner:
     """One data set, one strategy, one cluster.
 
-    sizes: (n,) size units of every sample. batch: samples of one step over all ranks.
+    sizes: (n,) size units of every sample. batch: samples of one step over all ranks. placement: who owns which
+    samples; None: every rank can read all of them.
     """
 
     def __init__(
@@ -34,10 +36,12 @@ class Planner:
         shuffle=True,
         drop_last=False,
         costs: CostFit | None = None,
+        placement: Placement | None = None,
     ):
         self.sizes = np.asarray(sizes, float)
         self.batch, self.world, self.seed = batch, world, seed
-        self.shuffle, self.drop_last = shuffle, drop_last
+        self.shuffle, self.drop_last, self.placement = shuffle, drop_last, placement
+        self._owner = placement.owner if placement else None  # (n,) rank of each sample
         self.strategy = make(strategy)
         self.state = self.strategy.init(world, seed)
         self.costs = costs or CostFit()
@@ -48,7 +52,8 @@ class Planner:
     @property
     def steps(self) -> int:
         """Steps of one epoch."""
-        return epoch_steps(len(self.sizes), self.batch, self.drop_last)
+        samples = len(self.sizes) if self.placement is None else int(self.placement.used.sum())
+        return epoch_steps(samples, self.batch, self.drop_last)
 
     @property
     def informed(self) -> bool:
@@ -64,6 +69,7 @@ class Planner:
         """Begin an epoch: deal its samples; what is known about the ranks is kept."""
         self.epoch = epoch
         order = epoch_order(len(self.sizes), self.seed, epoch, self.shuffle)
+        order = order if self.placement is None else placed_order(order, self.placement)
         self._dealt = order[: self.steps * self.batch]  # (n,) not yet drawn into the pool
         self._pool = self._draw(0)
         self._queue: list[StepPlan] = []  # planned, not yet handed out
@@ -89,7 +95,10 @@ class Planner:
 
     def _draw(self, samples: int) -> Pool:
         ids, self._dealt = self._dealt[:samples], self._dealt[samples:]
-        return Pool(ids, self.sizes[ids], self.batch)
+        return self._pool_of(ids)
+
+    def _pool_of(self, ids: np.ndarray, owed: int | None = None) -> Pool:
+        return Pool(ids, self.sizes[ids], self.batch, owed, None if self._owner is None else self._owner[ids])
 
     def _fill(self) -> None:
         if not len(self._pool.ids):
@@ -99,13 +108,22 @@ class Planner:
         if not len(self._pool.ids):
             raise IndexError(f"epoch {self.epoch} has no step left of its {self.steps}")
         self._queue, self._pool, self.state = self.strategy.plan(self.state, self.world, self.profile, self._pool)
+        self._check_owners()
         self._planned_with = self._judged_with = self.profile
+
+    def _check_owners(self) -> None:
+        for rank, ids in () if self._owner is None else ((r, i) for p in self._queue for r, i in enumerate(p.samples)):
+            if np.any(self._owner[ids] != rank):
+                raise ValueError(
+                    f"strategy {type(self.strategy).__name__} gave rank {rank} samples of other ranks, which it cannot "
+                    f"read; where ranks own their data a plan follows pool.owner"
+                )
 
     def _take_back(self) -> None:
         planned = [ids for plan in self._queue for ids in plan.samples]
         ids = np.concatenate([*planned, self._pool.ids])
         owed = len(self._queue) + self._pool.steps
-        self._pool, self._queue = Pool(ids, self.sizes[ids], self.batch, owed), []
+        self._pool, self._queue = self._pool_of(ids, owed), []
 
     def _loss(self) -> float:
         """By how much the queue's steps have become longer, over the shortest possible, than when they were planned."""

@@ -45,11 +45,17 @@ class Pool:
     sizes: np.ndarray  # (n,) size units
     batch: int  # global batch, samples of one step over all ranks
     owed: int | None = None  # steps to make of them, where free counts were planned before; None: by the batch
+    owner: np.ndarray | None = None  # (n,) rank that alone can read each sample; None: every rank can read all
 
     @property
     def steps(self) -> int:
         """Steps these samples make; the last one may be short."""
         return -(-len(self.ids) // self.batch) if self.owed is None else self.owed
+
+    def part(self, which) -> Pool:
+        """The pool of some of the samples. which: an index or mask over them."""
+        owner = None if self.owner is None else self.owner[which]
+        return Pool(self.ids[which], self.sizes[which], self.batch, None, owner)
 
 
 @dataclass(frozen=True)

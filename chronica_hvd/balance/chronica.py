@@ -26,10 +26,11 @@ import numpy as np
 
 from ..levels import positive
 from ..packing import COUNTS, pack
+from ..placed import placed_cells
 from ..records import Pool, Profile, World
 from ..shares import min_max_shares
 from .chronica_paper import schedule, shuffle
-from .even import Even, step_plan
+from .even import Even, step_plans
 
 PICKS = ("pack", "nearest", "fit")
 RESHUFFLE = 0.1  # relative change of speed after which ownership is shuffled in mid epoch
@@ -74,19 +75,26 @@ class Chronica(Even):
     def plan(self, state: ChronicaState, world: World, profile: Profile, pool: Pool):
         """pack: every step of the pool. nearest, fit: the next ``ahead`` steps."""
         if self.pick == "pack":
-            if self.count == "fixed" and len(pool.ids) and np.ptp(pool.sizes) == 0:
-                cells = _alike(pool, world, positive(profile))
-            else:
-                cells = pack(pool.sizes, pool.batch, world, profile, self.count, self.window, steps=pool.steps)
-            return _step_plans(pool, cells, pool.steps, profile), _none_of(pool), state
-        state = self._owned(state, world, profile, pool)
+            return step_plans(pool, self._packed(world, profile, pool), profile), pool.part([]), state
+        if pool.owner is None:
+            state = self._owned(state, world, profile, pool)
+            owner = state.owner[pool.ids]
+        else:
+            owner, world = pool.owner, replace(world, min_count=0)
         rng = np.random.default_rng([state.seed, state.turn])
-        owner = state.owner[pool.ids]
-        cells = schedule(pool.sizes, owner, pool.batch, world, profile, self.pick, rng.random(self.ahead))
-        used, steps = cells >= 0, min(self.ahead, pool.steps)
-        left = Pool(pool.ids[~used], pool.sizes[~used], pool.batch)
-        plans = _step_plans(Pool(pool.ids[used], pool.sizes[used], pool.batch), cells[used], steps, profile)
+        firsts = rng.random(min(self.ahead, pool.steps))
+        cells = schedule(pool.sizes, owner, pool.batch, world, profile, self.pick, firsts)
+        used = cells >= 0
+        left = pool.part(~used)
+        plans = step_plans(replace(pool.part(used), owed=len(firsts)), cells[used], profile)
         return plans, left, replace(state, turn=state.turn + 1, left=len(left.ids))
+
+    def _packed(self, world, profile, pool):
+        if pool.owner is not None:
+            return placed_cells(pool, world, profile, by_size=True)
+        if self.count == "fixed" and len(pool.ids) and np.ptp(pool.sizes) == 0:
+            return _alike(pool, world, positive(profile))
+        return pack(pool.sizes, pool.batch, world, profile, self.count, self.window, steps=pool.steps)
 
     def _owned(self, state, world, profile, pool):
         """The state with an owner for each sample of the pool, shuffled where an epoch begins or speeds changed."""
@@ -116,18 +124,6 @@ def _ranks_alike(samples, size, world, profile):
     low = world.min_count if samples >= world.min_count * world.size else 0
     shares = min_max_shares(profile.slope * size, profile.intercept, samples, low, world.max_count)
     return np.repeat(np.arange(world.size), shares)
-
-
-def _step_plans(pool, cells, steps, profile):
-    """One plan a step from the cells (n,) of the pool's samples; dealt order within each rank."""
-    step, rank = np.divmod(cells, len(profile.slope))
-    order = np.argsort(step, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(step, minlength=steps))[:-1])
-    return [step_plan(pool.ids[part], pool.sizes[part], rank[part], profile) for part in parts]
-
-
-def _none_of(pool):
-    return Pool(pool.ids[:0], pool.sizes[:0], pool.batch)
 
 
 def _changed(before, now):

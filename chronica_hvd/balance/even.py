@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..placed import placed_cells
 from ..records import Pool, Profile, StepPlan, StepRecord, World
 from ..shares import largest_remainder, min_max_shares
 
@@ -40,13 +41,14 @@ class Even:
 
     def plan(self, state, world: World, profile: Profile, pool: Pool) -> tuple[list[StepPlan], Pool, object]:
         """Every step the pool makes, in dealt order, then what is left of the pool (nothing), then the state."""
+        if pool.owner is not None:
+            return step_plans(pool, placed_cells(pool, world, profile, by_size=False), profile), pool.part([]), state
         plans = []
         for start in range(0, len(pool.ids), pool.batch):
-            dealt = slice(start, start + pool.batch)
-            ids, sizes = pool.ids[dealt], pool.sizes[dealt]
-            rank = np.repeat(np.arange(world.size), self.counts(state, world, profile, len(ids)))
-            plans.append(step_plan(ids, sizes, rank, profile))
-        return plans, Pool(pool.ids[:0], pool.sizes[:0], pool.batch), state
+            dealt = pool.part(slice(start, start + pool.batch))
+            rank = np.repeat(np.arange(world.size), self.counts(state, world, profile, len(dealt.ids)))
+            plans.append(step_plan(dealt.ids, dealt.sizes, rank, profile))
+        return plans, pool.part([]), state
 
     def counts(self, state, world: World, profile: Profile, samples: int) -> np.ndarray:
         """Samples of each rank in a step of ``samples`` samples, (M,) int64 that sum to it."""
@@ -68,3 +70,11 @@ def step_plan(ids: np.ndarray, sizes: np.ndarray, rank: np.ndarray, profile: Pro
     ends = np.cumsum(np.bincount(rank, minlength=ranks))[:-1]
     load = np.bincount(rank, weights=sizes, minlength=ranks)
     return StepPlan(tuple(np.split(ids[order], ends)), load, profile.seconds(load))
+
+
+def step_plans(pool: Pool, cells: np.ndarray, profile: Profile) -> list[StepPlan]:
+    """One plan a step from the cells (step * M + rank), (n,), of the pool's samples; dealt order within each rank."""
+    step, rank = np.divmod(cells, len(profile.slope))
+    order = np.argsort(step, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(step, minlength=pool.steps))[:-1])
+    return [step_plan(pool.ids[part], pool.sizes[part], rank[part], profile) for part in parts]

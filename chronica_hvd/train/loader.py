@@ -12,28 +12,30 @@ import torch.utils.data
 
 from ..order import epoch_steps
 from ..planner import Planner
-from ..records import World
 from ..watch.start import print_start
 from ..watch.trace import TraceWriter
+from .arguments import batch_and_strategy, check_alike, check_names, checked_sizes, digest, place, settings_of, world_of
 from .channel import Channel
+from .own_data import gathered, with_ghost
 from .session import current
-
-WEIGHTS = ("count", "size")
 
 
 class DataLoader:
     """Batches of this rank, one for each step of the epoch, as many steps on every rank.
 
-    dataset: readable on every rank (map style). batch_size: samples of one step over all ranks, or a list of one
-    number per rank that is used as given. sizes: (n,) size units of each sample (frames, tokens); None: all 1.
-    weight: what the loss is a mean over, "count" for samples, "size" for size units. strategy: a name or an object
-    of ``chronica_hvd.balance``; window: steps planned together, for a strategy given by name. trace: a file that
-    rank 0 writes one JSON line a step to. max_samples: most samples of a step that each rank's memory holds, one number
-    a rank. Further arguments go to torch's DataLoader.
+    dataset: map style. With placement "shared" every rank can read all of it; with "local" it is this rank's own, of
+    any length, also none. batch_size: samples of one step over all ranks, or a list of one number per rank that is
+    used as given. sizes: (n,) size units of each sample of the data set (frames, tokens); None: all 1. weight: what
+    the loss is a mean over, "count" for samples, "size" for size units. strategy: a name or an object of
+    ``chronica_hvd.balance``; window: steps planned together, for a strategy given by name. trace: a file that rank 0
+    writes one JSON line a step to. max_samples: most samples of a step that a rank's memory holds, one number a rank.
+    ends, for "local": train until the "last" rank has nothing left, each step taking of each rank in proportion to what
+    it has; or take the same of each rank until the "first" has too few. Further arguments go to torch's DataLoader.
 
     Each sample comes once an epoch, in an order that is a function of (seed, epoch). In a last step with fewer samples
     than ranks a spare rank gets one sample again with weight 0, so that its gradient is zero and nobody waits.
-    Every rank constructs its loaders in the same order. Raises ValueError for arguments that do not fit.
+    Every rank constructs its loaders in the same order. Raises ValueError for arguments that do not fit, or differ
+    between ranks.
     """
 
     def __init__(
@@ -50,28 +52,46 @@ class DataLoader:
         drop_last=False,
         trace=None,
         max_samples=None,
+        placement="shared",
+        ends="last",
         num_workers=0,
         prefetch_factor=None,
         **torch_options,
     ):
-        self.session = current()
+        self.session = session = current()
         self.dataset, self.weight, self.seed = dataset, weight, seed
-        self.sizes = _checked_sizes(sizes, len(dataset))
-        self.batch, strategy = _batch_and_strategy(batch_size, strategy, window, self.session.size)
-        if weight not in WEIGHTS:
-            raise ValueError(f"weight={weight!r} was given; allowed are {', '.join(map(repr, WEIGHTS))}")
-        self.steps = epoch_steps(len(dataset), self.batch, drop_last)
+        own_sizes = checked_sizes(sizes, len(dataset))
+        self.batch, strategy = batch_and_strategy(batch_size, strategy, window, session.size)
+        check_names(weight=weight, placement=placement)
+        local = placement == "local"
+        alike = {
+            "batch_size": np.array(batch_size).tolist(), "strategy": settings_of(strategy), "weight": weight,
+            "seed": seed, "shuffle": shuffle, "drop_last": drop_last, "placement": placement, "ends": ends,
+            "num_workers": num_workers, "prefetch_factor": prefetch_factor,
+            "own " * local + "samples": len(dataset), "own " * local + "sizes": digest(own_sizes),
+        }  # fmt: skip
+        counts = [given["own " * local + "samples"] for given in check_alike(session, alike)]
+        self._place = place(counts, self.batch, batch_size, ends, max_samples) if local else None
+        self.sizes = own_sizes  # (n,) of the samples that this rank can read
+        samples = int(self._place.used.sum()) if local else len(dataset)
+        self.steps = epoch_steps(samples, self.batch, drop_last)
         self.epoch, self._next_epoch = -1, 0
         self._queued = num_workers * (prefetch_factor or 1)  # batches torch asks for ahead of time
         self._torch_options = torch_options | {"num_workers": num_workers}
         if num_workers:
             self._torch_options["prefetch_factor"] = prefetch_factor or 1
+        if local:
+            self.dataset = with_ghost(session, dataset, counts)
+            own_sizes = gathered(session, own_sizes)
         planner = self._trace = None
-        if self.session.rank == 0:
-            world = _world(self.session.ranks, max_samples, self.batch)
-            planner = Planner(self.sizes, self.batch, world, strategy, seed=seed, shuffle=shuffle, drop_last=drop_last)
-            self._trace = _trace_writer(trace, self.session, planner, weight)
-        self._channel = Channel(self.session, planner, 4 * self.batch, self._record)
+        if session.rank == 0:
+            world = world_of(session.ranks, max_samples, self.batch)
+            planner = Planner(
+                own_sizes, self.batch, world, strategy, seed=seed, shuffle=shuffle, drop_last=drop_last,
+                placement=self._place,
+            )  # fmt: skip
+            self._trace = _trace_writer(trace, session, planner, weight)
+        self._channel = Channel(session, planner, 4 * self.batch, self._record)
         self._running = None
 
     def __len__(self) -> int:
@@ -119,6 +139,13 @@ class DataLoader:
         self.session.stopwatch.begin(load)
         return {"count": count, "load": load}
 
+    def _own(self, plan) -> list[int]:
+        """This rank's samples of a step as its data set numbers them; where it has none, one that weighs nothing."""
+        mine = plan.samples[self.session.rank]
+        if self._place is None:
+            return (mine if len(mine) else max(plan.samples, key=len)[:1]).tolist()
+        return (mine - self._place.first[self.session.rank]).tolist() or [0]
+
     def _introduce(self, plan) -> None:
         session = self.session
         if session.rank == 0 and not session.introduced:
@@ -146,53 +173,7 @@ class _Ids:
             plan = self.loader._channel.take()
             self.loader._plan_s += time.perf_counter() - asked
             self.plans.append(plan)
-            mine = plan.samples[self.loader.session.rank]
-            yield (mine if len(mine) else max(plan.samples, key=len)[:1]).tolist()
-
-
-def _world(ranks: list[dict], max_samples, batch: int) -> World:
-    hosts = {name: number for number, name in enumerate(dict.fromkeys(rank["host"] for rank in ranks))}
-    threads, cores = np.array([[rank["threads"], len(rank["affinity"])] for rank in ranks]).T
-    if max_samples is not None:
-        max_samples = np.asarray(max_samples)
-        if max_samples.shape != (len(ranks),) or max_samples.min() < 1 or max_samples.sum() < batch:
-            raise ValueError(
-                f"max_samples={max_samples.tolist()} was given for {len(ranks)} ranks and a global batch of {batch}; "
-                f"give one number of at least 1 for each rank, together at least the batch"
-            )
-    where = np.array([hosts[rank["host"]] for rank in ranks])
-    return World(len(ranks), max_count=max_samples, threads=threads, max_threads=cores, hosts=where)
-
-
-def _checked_sizes(sizes, samples: int) -> np.ndarray:
-    if sizes is None:
-        return np.ones(samples)
-    sizes = np.asarray(sizes, float)
-    if sizes.shape != (samples,):
-        raise ValueError(
-            f"sizes of shape {sizes.shape} were given for {samples} samples; allowed is one number a sample"
-        )
-    if not (np.isfinite(sizes) & (sizes > 0)).all():
-        at = int(np.flatnonzero(~(np.isfinite(sizes) & (sizes > 0)))[0])
-        raise ValueError(f"sizes[{at}] = {sizes[at]}; every size is a finite number above 0")
-    return sizes
-
-
-def _batch_and_strategy(batch_size, strategy, window, ranks: int):
-    from ..balance import make
-
-    if np.ndim(batch_size):
-        shares = tuple(int(share) for share in batch_size)
-        if len(shares) != ranks:
-            raise ValueError(f"{len(shares)} batch sizes were given for {ranks} ranks; give one for each rank")
-        if min(shares) < 0 or sum(shares) < 1:
-            raise ValueError(f"batch sizes {shares} were given; none may be negative and one must be above 0")
-        return sum(shares), make("even", shares=shares)
-    if int(batch_size) < 1:
-        raise ValueError(f"batch_size={batch_size} was given; allowed is a global batch of at least 1 sample")
-    strategy = strategy or os.environ.get("CHRONICA_STRATEGY", "chronica")
-    window = window or os.environ.get("CHRONICA_WINDOW")
-    return int(batch_size), make(strategy, **({"window": int(window)} if window else {}))
+            yield self.loader._own(plan)
 
 
 def _trace_writer(path, session, planner, weight: str):
