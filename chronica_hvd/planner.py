@@ -6,6 +6,8 @@ the simulator runs it on a virtual clock.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from .balance import make
@@ -13,6 +15,7 @@ from .costs import CostFit
 from .order import epoch_order, epoch_steps
 from .placed import Placement, placed_order
 from .records import Pool, Profile, StepPlan, StepRecord, World
+from .work import KINDS, Bend
 
 REPLAN_LOSS = 0.01  # what is known now makes the planned steps this much longer than need be: plan them anew
 CALM_STEPS = 8  # so many steps in a row without a surprise are calm
@@ -22,7 +25,7 @@ class Planner:
     """One data set, one strategy, one cluster.
 
     sizes: (n,) size units of every sample. batch: samples of one step over all ranks. placement: who owns which
-    samples; None: every rank can read all of them.
+    samples; None: every rank can read all of them. cost: "affine" in size, "attention" with a square, or "auto".
     """
 
     def __init__(
@@ -37,8 +40,12 @@ class Planner:
         drop_last=False,
         costs: CostFit | None = None,
         placement: Placement | None = None,
+        cost: str = "auto",
     ):
         self.sizes = np.asarray(sizes, float)
+        self.bend = Bend("affine" if cost in KINDS and np.ptp(self.sizes) == 0 else cost)
+        self._work = self.sizes  # (n,) what each sample costs, in units of size
+        self._sums: dict[int, tuple] = {}  # of steps handed out: sums of sizes and of their squares, (M,) each
         self.batch, self.world, self.seed = batch, world, seed
         self.shuffle, self.drop_last, self.placement = shuffle, drop_last, placement
         self._owner = placement.owner if placement else None  # (n,) rank of each sample
@@ -70,6 +77,7 @@ class Planner:
         self.epoch = epoch
         order = epoch_order(len(self.sizes), self.seed, epoch, self.shuffle)
         order = order if self.placement is None else placed_order(order, self.placement)
+        self._step, self._sums = 0, {}
         self._dealt = order[: self.steps * self.batch]  # (n,) not yet drawn into the pool
         self._pool = self._draw(0)
         self._queue: list[StepPlan] = []  # planned, not yet handed out
@@ -83,22 +91,41 @@ class Planner:
                 self._take_back()
         if not self._queue:
             self._fill()
-        return self._queue.pop(0)
+        plan, step = self._queue.pop(0), self._step
+        self._step += 1
+        if self.bend.kind == "affine":
+            return plan
+        sizes = [self.sizes[ids] for ids in plan.samples]
+        load = np.array([size.sum() for size in sizes])
+        self._sums[step] = load, np.array([(size**2).sum() for size in sizes])
+        return replace(plan, load=load)
 
     def observe(self, record: StepRecord) -> None:
         """Learn from one step's records of all ranks."""
         self.state = self.strategy.observe(self.state, record)
+        sums, squares = self._sums.pop(record.step, (record.load, np.zeros(self.world.size)))
+        if self.bend.observe(sums, squares, record.compute_s):
+            self._bend()
         fitted = self.cost_state.slope
-        self.cost_state = self.costs.observe(self.cost_state, record.load, record.compute_s)
+        self.cost_state = self.costs.observe(self.cost_state, sums + self.bend.value * squares, record.compute_s)
         if self.cost_state.slope is not fitted:
             self.profile = self.costs.pooled_profile(self.cost_state)
+
+    def _bend(self) -> None:
+        """Work is another function of size now: see the past by it, and plan anew what is not begun."""
+        self._work = self.sizes * (1 + self.bend.value * self.sizes)
+        self.cost_state = self.costs.init(self.world.size)
+        for sums, squares, seconds in list(self.bend.rows)[:-1]:
+            self.cost_state = self.costs.observe(self.cost_state, sums + self.bend.value * squares, seconds)
+        self.profile = self.costs.pooled_profile(self.cost_state)
+        self._take_back()
 
     def _draw(self, samples: int) -> Pool:
         ids, self._dealt = self._dealt[:samples], self._dealt[samples:]
         return self._pool_of(ids)
 
     def _pool_of(self, ids: np.ndarray, owed: int | None = None) -> Pool:
-        return Pool(ids, self.sizes[ids], self.batch, owed, None if self._owner is None else self._owner[ids])
+        return Pool(ids, self._work[ids], self.batch, owed, None if self._owner is None else self._owner[ids])
 
     def _fill(self) -> None:
         if not len(self._pool.ids):

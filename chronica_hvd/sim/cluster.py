@@ -1,8 +1,8 @@
 """Simulated synchronous training: every step lasts as long as its slowest rank, plus the reduction.
 
 Assumptions: a rank's compute time is ``(load / speed * unit_s + step_s) * noise``; nothing overlaps the ring
-all-reduce; plans arrive with the same lead as in training (the plan of step s knows the records up to s - 2, and the
-second step waits for the first feedback); planning itself takes no time.
+all-reduce; plans arrive with the same lead as in training where it is not calm (the plan of step s knows the records up
+to s - 2, and the second step waits for the first feedback); planning itself takes no time.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ import numpy as np
 
 from ..placed import Placement
 from ..records import World
+from ..work import KINDS
 
-CHOICES = {"weight": ("count", "size"), "placement": ("shared", "local")}
+CHOICES = {"weight": ("count", "size"), "placement": ("shared", "local"), "cost": KINDS}
 
 
 def check_alike(session, given: dict) -> list[dict]:

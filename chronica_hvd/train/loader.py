@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import deque
 
@@ -27,7 +28,8 @@ class DataLoader:
     any length, also none. batch_size: samples of one step over all ranks, or a list of one number per rank that is
     used as given. sizes: (n,) size units of each sample of the data set (frames, tokens); None: all 1. weight: what
     the loss is a mean over, "count" for samples, "size" for size units. strategy: a name or an object of
-    ``chronica_hvd.balance``; window: steps planned together, for a strategy given by name. trace: a file that rank 0
+    ``chronica_hvd.balance``; window: steps planned together, for a strategy given by name. cost: how time goes with
+    size, "affine", "attention" (with a square) or "auto", which finds out. trace: a file that rank 0
     writes one JSON line a step to. max_samples: most samples of a step that a rank's memory holds, one number a rank.
     ends, for "local": train until the "last" rank has nothing left, each step taking of each rank in proportion to what
     it has; or take the same of each rank until the "first" has too few. Further arguments go to torch's DataLoader.
@@ -47,6 +49,7 @@ class DataLoader:
         weight="count",
         strategy=None,
         window=None,
+        cost="auto",
         seed=0,
         shuffle=True,
         drop_last=False,
@@ -62,12 +65,12 @@ class DataLoader:
         self.dataset, self.weight, self.seed = dataset, weight, seed
         own_sizes = checked_sizes(sizes, len(dataset))
         self.batch, strategy = batch_and_strategy(batch_size, strategy, window, session.size)
-        check_names(weight=weight, placement=placement)
+        check_names(weight=weight, placement=placement, cost=cost)
         local = placement == "local"
         alike = {
             "batch_size": np.array(batch_size).tolist(), "strategy": settings_of(strategy), "weight": weight,
-            "seed": seed, "shuffle": shuffle, "drop_last": drop_last, "placement": placement, "ends": ends,
-            "num_workers": num_workers, "prefetch_factor": prefetch_factor,
+            "cost": cost, "seed": seed, "shuffle": shuffle, "drop_last": drop_last, "placement": placement,
+            "ends": ends, "num_workers": num_workers, "prefetch_factor": prefetch_factor,
             "own " * local + "samples": len(dataset), "own " * local + "sizes": digest(own_sizes),
         }  # fmt: skip
         counts = [given["own " * local + "samples"] for given in check_alike(session, alike)]
@@ -84,11 +87,12 @@ class DataLoader:
             self.dataset = with_ghost(session, dataset, counts)
             own_sizes = gathered(session, own_sizes)
         planner = self._trace = None
+        self._told = 0.0  # bend of the cost model that was last printed
         if session.rank == 0:
             world = world_of(session.ranks, max_samples, self.batch)
             planner = Planner(
                 own_sizes, self.batch, world, strategy, seed=seed, shuffle=shuffle, drop_last=drop_last,
-                placement=self._place,
+                placement=self._place, cost=cost,
             )  # fmt: skip
             self._trace = _trace_writer(trace, session, planner, weight)
         self._channel = Channel(session, planner, 4 * self.batch, self._record)
@@ -154,6 +158,10 @@ class DataLoader:
         session.introduced = True
 
     def _record(self, record, plan) -> None:
+        fitted = self._channel.planner.bend.fitted
+        if fitted and fitted.bend != self._told:
+            print(f"chronica_hvd: cost model {fitted}", file=sys.stderr, flush=True)
+            self._told = fitted.bend
         if self._trace:
             self._trace.step(record, plan.predicted_s)
 
