@@ -20,7 +20,7 @@ def check_alike(session, given: dict) -> list[dict]:
 
     A name that begins with "own " may differ.
     """
-    every = session.comm.allgather(given)
+    every = session.allgather(given)
     for name in given:
         for rank, other in enumerate(every):
             if other[name] != every[0][name] and not name.startswith("own "):

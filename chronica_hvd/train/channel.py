@@ -52,7 +52,7 @@ class Channel:
 
     def __init__(self, session, planner, room: int, on_record=None):
         self.session, self.planner, self.room, self.on_record = session, planner, room, on_record
-        self.gathers, self.plans = session.comm.Dup(), session.comm.Dup()
+        self.gathers, self.plans = session.duplicate(), session.duplicate()
         self.ranks = session.size
         self._steps = 0
 

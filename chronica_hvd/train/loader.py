@@ -17,7 +17,7 @@ from ..watch.start import print_start
 from ..watch.trace import TraceWriter
 from .arguments import batch_and_strategy, check_alike, check_names, checked_sizes, digest, place, settings_of, world_of
 from .channel import Channel
-from .own_data import gathered, with_ghost
+from .own_data import with_ghost
 from .session import current
 
 
@@ -85,7 +85,7 @@ class DataLoader:
             self._torch_options["prefetch_factor"] = prefetch_factor or 1
         if local:
             self.dataset = with_ghost(session, dataset, counts)
-            own_sizes = gathered(session, own_sizes)
+            own_sizes = np.concatenate(session.allgather(own_sizes))
         planner = self._trace = None
         self._told = 0.0  # bend of the cost model that was last printed
         if session.rank == 0:

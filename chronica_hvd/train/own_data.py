@@ -7,12 +7,6 @@ import warnings
 import numpy as np
 
 
-def gathered(session, sizes: np.ndarray):
-    """All ranks' sizes, rank 0's first, (n,); on rank 0 only."""
-    every = session.comm.gather(sizes)
-    return None if every is None else np.concatenate(every)
-
-
 def with_ghost(session, dataset, counts: list[int]):
     """The data set; for a rank without any, one sample of another rank, which takes part with weight 0.
 
@@ -21,7 +15,7 @@ def with_ghost(session, dataset, counts: list[int]):
     if min(counts) > 0:
         return dataset
     giver = int(np.argmax(counts))
-    ghost = session.comm.bcast(dataset[0] if session.rank == giver else None, root=giver)
+    ghost = session.allgather(dataset[0] if session.rank == giver else None)[giver]
     if counts[session.rank]:
         return dataset
     host = session.ranks[session.rank]["host"]

@@ -47,6 +47,14 @@ if MPI.COMM_WORLD.rank == 1:
     FAULT
 MPI.COMM_WORLD.Barrier()  # waits for ever
 """
+BEFORE_LOADER = """
+import os, signal, time, torch, chronica_hvd as chronica
+chronica.init()
+if chronica.rank() == 1:
+    print("AT", time.time(), flush=True)
+    FAULT
+chronica.DataLoader(torch.ones(8), 4)  # waits for every rank's arguments
+"""
 
 
 def write(tmp_path, text):
@@ -115,6 +123,8 @@ KILLED = ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 on {host} was killed b
         *((TRAIN, *fault) for fault in (RAISES, LEAVES, VANISHES, KILLED)),
         (PLAIN_LOADER, *RAISES),
         (PLAIN_LOADER, *LEAVES),
+        (BEFORE_LOADER, *RAISES),
+        (BEFORE_LOADER, *LEAVES),
         (STOCK, *RAISES),
         (STOCK, LEAVES[0], "rank 1 on {host} left early: its script ended or called exit (exit code 1)"),
         (STOCK, *KILLED),

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -234,8 +235,14 @@ def test_options_reach_the_library_and_emulation_is_announced():
 
 def alive(marker):
     """Process numbers of the ranks and guards whose command line holds the marker."""
-    found = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout.splitlines()
-    return [text.split()[0] for text in found if marker in text]
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes()  # empty for one that has ended and was not waited for
+        except OSError:
+            continue  # gone since it was listed
+        found += [process.name] if marker.encode() in line else []
+    return found
 
 
 def gone(marker, within_s=8):
