@@ -18,14 +18,16 @@ ENDS = ("last", "first")
 
 @dataclass(frozen=True)
 class Placement:
-    """Who owns which samples: those of rank 0 have the first numbers, then those of rank 1, and so on."""
+    """Who owns which samples. At the start those of rank 0 have the first numbers, then those of rank 1, and so on."""
 
-    counts: np.ndarray  # (M,) samples each rank owns, also 0
-    used: np.ndarray  # (M,) of them in one epoch
+    owner: np.ndarray  # (n,) rank of each sample
+    used: np.ndarray  # (M,) samples of each rank in one epoch
 
     @staticmethod
     def of(counts, batch: int, ends: str = "last", shares=None) -> Placement:
-        """ends: "last" uses every sample; "first" takes the same of each rank in every step until one has too few.
+        """counts: (M,) samples that each rank owns, also 0.
+
+        ends: "last" uses every sample; "first" takes the same of each rank in every step until one has too few.
 
         shares: (M,) samples of a step that "first" takes of each rank; None: equal, together the batch. Raises
         ValueError if no rank has a sample, or "first" makes no step.
@@ -41,17 +43,11 @@ class Placement:
                 f"the ranks own {counts.tolist()} samples, which makes no step of a global batch of {batch} with "
                 f"ends={ends!r}; give them data, a smaller batch or ends='last'"
             )
-        return Placement(counts, used)
+        return Placement(np.repeat(np.arange(len(counts)), counts), used)
 
-    @property
-    def owner(self) -> np.ndarray:
-        """(n,) rank of each sample."""
-        return np.repeat(np.arange(len(self.counts)), self.counts)
-
-    @property
-    def first(self) -> np.ndarray:
-        """(M,) number of each rank's first sample."""
-        return np.cumsum(self.counts) - self.counts
+    def moved(self, owner: np.ndarray) -> Placement:
+        """The same samples, all used, with other owners (n,)."""
+        return Placement(owner, np.bincount(owner, minlength=len(self.used)))
 
 
 def placed_order(order: np.ndarray, placement: Placement) -> np.ndarray:
@@ -61,8 +57,9 @@ def placed_order(order: np.ndarray, placement: Placement) -> np.ndarray:
     """
     owner = placement.owner[order]
     grouped = np.argsort(owner, kind="stable")
-    nth = np.arange(len(order)) - np.repeat(placement.first, placement.counts)
-    used = np.repeat(placement.used, placement.counts)
+    counts = np.bincount(owner, minlength=len(placement.used))  # (M,)
+    nth = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    used = np.repeat(placement.used, counts)
     place = np.where(nth < used, (nth + 0.5) / np.maximum(used, 1), np.inf)
     return order[grouped[np.argsort(place, kind="stable")[: placement.used.sum()]]]
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from .balance import make
+from .balance.chronica_paper import shuffle
 from .costs import CostFit
 from .order import epoch_order, epoch_steps
 from .placed import Placement, placed_order
@@ -18,6 +19,7 @@ from .records import Pool, Profile, StepPlan, StepRecord, World
 from .work import KINDS, Bend
 
 REPLAN_LOSS = 0.01  # what is known now makes the planned steps this much longer than need be: plan them anew
+SHUFFLE_PASSES = 20
 CALM_STEPS = 8  # so many steps in a row without a surprise are calm
 
 
@@ -48,7 +50,6 @@ class Planner:
         self._sums: dict[int, tuple] = {}  # of steps handed out: sums of sizes and of their squares, (M,) each
         self.batch, self.world, self.seed = batch, world, seed
         self.shuffle, self.drop_last, self.placement = shuffle, drop_last, placement
-        self._owner = placement.owner if placement else None  # (n,) rank of each sample
         self.strategy = make(strategy)
         self.state = self.strategy.init(world, seed)
         self.costs = costs or CostFit()
@@ -82,6 +83,19 @@ class Planner:
         self._pool = self._draw(0)
         self._queue: list[StepPlan] = []  # planned, not yet handed out
         self._planned_with = self._judged_with = self.profile
+
+    def migrate(self) -> np.ndarray:
+        """Between epochs: new owners (n,) of the samples, the old ones where moving some gains too little.
+
+        Chronica's data shuffler: only what a rank owns beyond the mean time moves.
+        """
+        assert self.placement, "only ranks with data of their own can give it away"
+        owner = shuffle(self._work, self.placement.owner, self.profile, self.steps, SHUFFLE_PASSES)
+        loads = [np.bincount(who, self._work, minlength=self.world.size) for who in (self.placement.owner, owner)]
+        before, after = (float(np.max(self.profile.slope * load)) for load in loads)
+        if self.informed and before > (1 + REPLAN_LOSS) * after:
+            self.placement = self.placement.moved(owner)
+        return self.placement.owner
 
     def next(self) -> StepPlan:
         """The plan of the next step. Raises IndexError when the epoch is used up."""
@@ -125,7 +139,8 @@ class Planner:
         return self._pool_of(ids)
 
     def _pool_of(self, ids: np.ndarray, owed: int | None = None) -> Pool:
-        return Pool(ids, self._work[ids], self.batch, owed, None if self._owner is None else self._owner[ids])
+        owner = self.placement.owner[ids] if self.placement else None
+        return Pool(ids, self._work[ids], self.batch, owed, owner)
 
     def _fill(self) -> None:
         if not len(self._pool.ids):
@@ -139,8 +154,10 @@ class Planner:
         self._planned_with = self._judged_with = self.profile
 
     def _check_owners(self) -> None:
-        for rank, ids in () if self._owner is None else ((r, i) for p in self._queue for r, i in enumerate(p.samples)):
-            if np.any(self._owner[ids] != rank):
+        if self.placement is None:
+            return
+        for rank, ids in ((rank, ids) for plan in self._queue for rank, ids in enumerate(plan.samples)):
+            if np.any(self.placement.owner[ids] != rank):
                 raise ValueError(
                     f"strategy {type(self.strategy).__name__} gave rank {rank} samples of other ranks, which it cannot "
                     f"read; where ranks own their data a plan follows pool.owner"

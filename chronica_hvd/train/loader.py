@@ -17,7 +17,7 @@ from ..watch.start import print_start
 from ..watch.trace import TraceWriter
 from .arguments import batch_and_strategy, check_alike, check_names, checked_sizes, digest, place, settings_of, world_of
 from .channel import Channel
-from .own_data import with_ghost
+from .own_data import OwnData, check_can_move
 from .session import current
 
 
@@ -32,7 +32,9 @@ class DataLoader:
     size, "affine", "attention" (with a square) or "auto", which finds out. trace: a file that rank 0
     writes one JSON line a step to. max_samples: most samples of a step that a rank's memory holds, one number a rank.
     ends, for "local": train until the "last" rank has nothing left, each step taking of each rank in proportion to what
-    it has; or take the same of each rank until the "first" has too few. Further arguments go to torch's DataLoader.
+    it has; or take the same of each rank until the "first" has too few. migrate, for "local": between epochs samples
+    move from slow ranks to fast ones; the dataset has give(index) -> sample and take(sample) -> index. Further
+    arguments go to torch's DataLoader.
 
     Each sample comes once an epoch, in an order that is a function of (seed, epoch). In a last step with fewer samples
     than ranks a spare rank gets one sample again with weight 0, so that its gradient is zero and nobody waits.
@@ -57,6 +59,7 @@ class DataLoader:
         max_samples=None,
         placement="shared",
         ends="last",
+        migrate=False,
         num_workers=0,
         prefetch_factor=None,
         **torch_options,
@@ -66,11 +69,13 @@ class DataLoader:
         own_sizes = checked_sizes(sizes, len(dataset))
         self.batch, strategy = batch_and_strategy(batch_size, strategy, window, session.size)
         check_names(weight=weight, placement=placement, cost=cost)
-        local = placement == "local"
+        local, self.migrate = placement == "local", migrate
+        if migrate:
+            check_can_move(dataset, placement, ends)
         alike = {
             "batch_size": np.array(batch_size).tolist(), "strategy": settings_of(strategy), "weight": weight,
             "cost": cost, "seed": seed, "shuffle": shuffle, "drop_last": drop_last, "placement": placement,
-            "ends": ends, "num_workers": num_workers, "prefetch_factor": prefetch_factor,
+            "ends": ends, "migrate": migrate, "num_workers": num_workers, "prefetch_factor": prefetch_factor,
             "own " * local + "samples": len(dataset), "own " * local + "sizes": digest(own_sizes),
         }  # fmt: skip
         counts = [given["own " * local + "samples"] for given in check_alike(session, alike)]
@@ -84,7 +89,7 @@ class DataLoader:
         if num_workers:
             self._torch_options["prefetch_factor"] = prefetch_factor or 1
         if local:
-            self.dataset = with_ghost(session, dataset, counts)
+            self.dataset = OwnData(session, dataset, counts)
             own_sizes = np.concatenate(session.allgather(own_sizes))
         planner = self._trace = None
         self._told = 0.0  # bend of the cost model that was last printed
@@ -114,6 +119,8 @@ class DataLoader:
     def _epoch(self):
         self.epoch, self._next_epoch = self._next_epoch, self._next_epoch + 1
         watch, stopwatch = self.session.watch, self.session.stopwatch
+        if self.migrate:
+            self._migrate()
         self._channel.begin(self.epoch, self.steps, self._queued + 2)
         plans, begun, self._plan_s = deque(), time.perf_counter(), 0.0
         try:
@@ -132,6 +139,13 @@ class DataLoader:
             self._channel.end()
         watch.place[:] = -1, -1
 
+    def _migrate(self) -> None:
+        """Between epochs the overflow of slow ranks moves to fast ones, decided by rank 0."""
+        planner, before = self._channel.planner, self._place.owner
+        after = self.session.allgather(planner.migrate() if planner else None)[0]
+        self._place = self._place.moved(after)
+        self.dataset.move(before, after)
+
     def _start(self, plan) -> dict[str, float]:
         """Begin timing and weighing this rank's part of a plan."""
         count, load = plan.count[self.session.rank], plan.load[self.session.rank]
@@ -144,11 +158,11 @@ class DataLoader:
         return {"count": count, "load": load}
 
     def _own(self, plan) -> list[int]:
-        """This rank's samples of a step as its data set numbers them; where it has none, one that weighs nothing."""
+        """This rank's samples of a step; where it has none, one that weighs nothing."""
         mine = plan.samples[self.session.rank]
         if self._place is None:
             return (mine if len(mine) else max(plan.samples, key=len)[:1]).tolist()
-        return (mine - self._place.first[self.session.rank]).tolist() or [0]
+        return mine.tolist() or [-1]
 
     def _introduce(self, plan) -> None:
         session = self.session

@@ -42,11 +42,16 @@ class Session:
 
     def allgather(self, value) -> list:
         """Every rank's value, rank 0 first; unlike MPI's own call it notices a rank that has left."""
-        mine, lengths = np.frombuffer(pickle.dumps(value), np.uint8), np.empty(self.size, np.int64)
-        self.soft_wait(self.comm.Iallgather(np.array([len(mine)]), lengths).Test)
-        everyone = np.empty(lengths.sum(), np.uint8)
-        self.soft_wait(self.comm.Iallgatherv(mine, [everyone, lengths.tolist()]).Test)
-        return [pickle.loads(part.tobytes()) for part in np.split(everyone, np.cumsum(lengths)[:-1])]
+        return self.exchange([value] * self.size)
+
+    def exchange(self, values: list) -> list:
+        """Send each rank its value of ``values``; returns what each rank sent to this one."""
+        words = [pickle.dumps(value) for value in values]
+        lengths, coming = np.array([len(word) for word in words]), np.empty(self.size, np.int64)
+        self.soft_wait(self.comm.Ialltoall(lengths, coming).Test)
+        mine, theirs = np.frombuffer(b"".join(words), np.uint8), np.empty(coming.sum(), np.uint8)
+        self.soft_wait(self.comm.Ialltoallv([mine, lengths.tolist()], [theirs, coming.tolist()]).Test)
+        return [pickle.loads(part.tobytes()) for part in np.split(theirs, np.cumsum(coming)[:-1])]
 
     def duplicate(self):
         """A communicator of its own for the same ranks."""

@@ -33,6 +33,21 @@ def steps_of(loader, model, optimizer, loss_of, epochs):
             yield
 
 
+def turns(hvd, runs: dict, blocks: int, block: int) -> dict[str, list[float]]:
+    """Let the runs take turns in blocks of steps; seconds a step of each block, without the first, which warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(blocks + 1):
+        for name in sorted(runs, reverse=turn % 2 == 0):
+            hvd.barrier()
+            begun = time.perf_counter()
+            for _ in range(block):
+                next(runs[name])
+            hvd.barrier()
+            if turn:
+                seconds[name].append((time.perf_counter() - begun) / block)
+    return seconds
+
+
 def inside(blocks: int, block: int, batch: int, path: str | None) -> None:
     """The job of one rank."""
     import horovod.torch as hvd
@@ -56,16 +71,7 @@ def inside(blocks: int, block: int, batch: int, path: str | None) -> None:
         parameters = [(f"{name}.{key}", value) for key, value in model.named_parameters()]
         optimizer = wrap(torch.optim.SGD(model.parameters(), lr=1e-3), parameters)
         runs[name] = steps_of(loader, model, optimizer, loss_of, epochs)
-    seconds = {name: [] for name in runs}
-    for turn in range(blocks + 1):
-        for name in sorted(runs, reverse=turn % 2 == 0):
-            hvd.barrier()
-            begun = time.perf_counter()
-            for _ in range(block):
-                next(runs[name])
-            hvd.barrier()
-            if turn:  # the first block warms up
-                seconds[name].append((time.perf_counter() - begun) / block)
+    seconds = turns(hvd, runs, blocks, block)
     if hvd.rank() == 0:
         report(seconds, hvd.size(), path)
 

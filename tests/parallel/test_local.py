@@ -110,3 +110,49 @@ def test_what_local_data_leaves_no_room_for_is_refused():
         chronica.DataLoader(Numbers(8), [2, 2], placement="local")
     with pytest.raises(ValueError, match="allowed are 'shared', 'local'"):
         chronica.DataLoader(Numbers(8), 4, placement="everywhere")
+
+
+class Shelf:
+    """Own samples that can be given away and taken in."""
+
+    def __init__(self, samples):
+        self.samples, self.gone, self.come = dict(enumerate(samples)), 0, 0
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        return self.samples[index]
+
+    def give(self, index):
+        self.gone += 1
+        return self.samples.pop(index)
+
+    def take(self, sample):
+        self.come += 1
+        index = 1000 + self.come
+        self.samples[index] = sample
+        return index
+
+
+@parallel(2, timeout=120, CHRONICA_DEVICE_COST="2e-3", CHRONICA_SLOW="1:3")
+def test_between_epochs_the_overflow_of_a_slow_rank_moves():
+    chronica.init()
+    shelf = Shelf(own([100, 100]))
+    loader = chronica.DataLoader(shelf, 20, placement="local", migrate=True)
+    for _ in range(3):
+        steps = epoch(loader, *lin_optimizer())
+        assert len(steps) == 10 and sorted(gathered(sum(steps, []))) == list(range(200))
+    if chronica.rank() == 0:
+        assert shelf.gone <= 3 and shelf.come == len(shelf) - 100 + shelf.gone and 146 <= len(shelf) <= 154
+    else:
+        assert shelf.come <= 3 and shelf.gone == 100 - len(shelf) + shelf.come
+
+
+@parallel(2)
+def test_data_that_cannot_move_is_refused():
+    chronica.init()
+    with pytest.raises(ValueError, match="has no give and no take"):
+        chronica.DataLoader(Numbers(8), 4, placement="local", migrate=True)
+    with pytest.raises(ValueError, match="placement='local'"):
+        chronica.DataLoader(Shelf(own([4, 4])), 4, migrate=True)

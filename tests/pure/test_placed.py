@@ -9,7 +9,7 @@ from test_balance_contract import every_strategy, strategy_of
 from chronica_hvd.balance import make
 from chronica_hvd.placed import Placement, placed_order
 from chronica_hvd.planner import Planner
-from chronica_hvd.records import World
+from chronica_hvd.records import StepRecord, World
 
 
 def epoch_plans(counts, batch, strategy="chronica", sizes=None, ends="last"):
@@ -80,3 +80,23 @@ def test_a_strategy_that_ignores_the_owners_is_refused():
 
     with pytest.raises(ValueError, match="Careless gave rank"):
         epoch_plans([6, 2], 4, Careless())
+
+
+def test_only_the_overflow_of_a_slow_rank_moves_and_then_nothing_more():
+    sizes = np.random.default_rng(2).uniform(1, 9, 400)
+    planner = Planner(sizes, 20, World(2), placement=Placement.of([200, 200], 20))
+    before, slope, nothing = planner.placement.owner, np.array([1.0, 3.0]), np.zeros(2)
+    assert planner.migrate() is before  # nothing is known yet
+    for step in range(planner.steps):
+        plan = planner.next()
+        seconds = slope * plan.load
+        planner.observe(StepRecord(0, step, plan.count, plan.load, seconds, nothing, nothing, nothing, seconds))
+    after = planner.migrate()
+    assert np.all(after[before == 0] == 0) and np.any(after[before == 1] == 0)
+    time = slope * np.bincount(after, sizes)
+    assert time.max() < 1.01 * sizes.sum() / (1 + 1 / 3)
+    assert planner.migrate() is after
+    planner.start(1)
+    plans = [planner.next() for _ in range(planner.steps)]
+    assert [plan.count.sum() for plan in plans] == [20] * 20
+    assert sum(max(slope * plan.load) for plan in plans) < 1.03 * time.max()

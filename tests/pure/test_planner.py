@@ -85,3 +85,9 @@ def test_free_counts_use_each_sample_once_though_planned_again():
     rng = np.random.default_rng(1)
     plans, _ = drive(planner, np.ones(4), change={step: rng.uniform(1, 3, 4) for step in range(0, 60, 5)})
     assert sorted(flat(plans)) == list(range(1000))
+
+
+def test_c46_eleven_items_on_four_ranks_are_all_used():
+    for strategy in ("even", "chronica"):
+        plans, _ = drive(Planner(np.ones(11), 4, World(4), strategy), np.ones(4))
+        assert sorted(np.concatenate([ids for plan in plans for ids in plan.samples])) == list(range(11))
