@@ -1,4 +1,4 @@
-"""Real slowness, nothing emulated: two ranks on a core each, beside one of them a busy process that takes half its core.
+"""Real slowness, nothing emulated: two ranks on a core each; a busy process takes half the core of one of them.
 
     python tests/bench/contended.py [--quick] [--json FILE]
 
@@ -59,11 +59,11 @@ def report(seconds: dict, share: float, path: str | None) -> None:
         "free_rank_share": share,
         "pairs": len(ratio),
     }
+    low, high = result["quartiles"]
     print(
         f"one of two ranks has half a core: even {result['even_step_ms']:.1f} ms, chronica "
-        f"{result['chronica_step_ms']:.1f} ms a step, {result['faster']:.3f} times faster (quartiles "
-        f"{result['quartiles'][0]:.2f} to {result['quartiles'][1]:.2f} of {len(ratio)} pairs; the limit is 1.5); the free "
-        f"rank computed {share:.0%} of the last batch"
+        f"{result['chronica_step_ms']:.1f} ms a step, {result['faster']:.3f} times faster (quartiles {low:.2f} to "
+        f"{high:.2f} of {len(ratio)} pairs; the limit is 1.5); the free rank computed {share:.0%} of the last batch"
     )
     if path:
         with open(path, "w") as file:
